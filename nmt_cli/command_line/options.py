@@ -129,6 +129,30 @@ output_path = click.option(
 run_dir = click.option("--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]")
 
 
+tag = click.option(
+    "--tag",
+    metavar="TEXT",
+    help="Put TEXT in front of every line, such as >>deu<< for a model of several target "
+    "languages.",
+)
+
+
+def pair_languages(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose one of the pairs of languages of a model."""
+    target = click.option(
+        "--target-language",
+        metavar="CODE",
+        help="Language to translate into, for the --tag of a model of several.",
+    )
+    source = click.option(
+        "--source-language",
+        metavar="CODE",
+        help="Language to translate from, for the --tag of a model of several; its rules cut "
+        "sentences.  [default: the model's]",
+    )
+    return source(target(command))
+
+
 def max_tokens_per_device(of_what: str, least: int = 1) -> Decorator:
     """Return the option that limits the memory of a device; ``of_what`` is its help."""
     return click.option("--max-tokens-per-device", type=click.IntRange(min=least), help=of_what)

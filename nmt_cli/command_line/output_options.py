@@ -175,13 +175,9 @@ def _needing(option: str, other: str) -> WrongUsageError:
 
 def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) -> None:
     """Raise WrongUsageError for an option that needs another one, or for a blank phrase."""
-    form, splits = others["input_format"], others["split_sentences"]
-    is_for_lines = form == "jsonl"  # a line may ask for the other option
-    splits = form in ENDINGS if splits is None else splits
+    is_for_lines = others["input_format"] == "jsonl"  # a line may ask for the other option
     if constraints["protect_strict"] and not (constraints["protect"] or is_for_lines):
         raise _needing("--protect-strict", "--protect")
-    if others["source_language"] is not None and not (splits or is_for_lines):
-        raise _needing("--source-language", "--split-sentences")
     if others["choose"] == "mbr" and others["n_best"] == 1 and not is_for_lines:
         raise WrongUsageError(
             "--choose mbr compares several translations of a line; add --n-best N, such as "

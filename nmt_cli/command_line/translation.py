@@ -64,12 +64,7 @@ from nmt_cli.recipe.translation_options import (
     help="Write, in place of each <unk>, the source word that it attends to; for models of text in "
     "pieces.",
 )
-@click.option(
-    "--tag",
-    metavar="TEXT",
-    help="Put TEXT in front of every line, such as >>deu<< for a model of several target "
-    "languages.",
-)
+@options.tag
 @options.translation_option(
     "beam_size", "Hypotheses kept for a sentence; 1 is greedy.  [default: the recipe's]"
 )
@@ -87,11 +82,7 @@ from nmt_cli.recipe.translation_options import (
     help="Translate each sentence of a line by itself, and keep the white space between them.  "
     "[default: only in documents]",
 )
-@click.option(
-    "--source-language",
-    metavar="CODE",
-    help="Language whose rules cut sentences, such as de.  [default: the model's]",
-)
+@options.pair_languages
 @options.translation_option(
     "markup",
     "Each line is a fragment of HTML or XML: translate its texts, keep the rest, and put "
@@ -170,6 +161,8 @@ def translate(model: Path, **given: Any) -> None:
     "Divide by the length penalty of a search, such as the recipe's 0.6.",
     default=RESCORING_PENALTY,
 )
+@options.tag
+@options.pair_languages
 @options.device
 @options.decoding_precision
 @options.threads

@@ -67,8 +67,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     number = workers or gpus or usable_cores()
     with listening_socket(host, port) as listener, ExitStack() as stack:
         starters = {}
-        for model in found:
+        for model in {each.name: each for each in found}.values():
             starters[model.name] = stack.enter_context(closing(Starter()))
+            memory = of_models.get(model.name)
             always = () if model.parses else (PLACEHOLDERS,)  # parses have no such rules
             starters[model.name].load(
                 WorkerModel(
@@ -78,10 +79,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                         "beam_size": beam_size,
                         "token_scores": True,
                         "device": device if gpus else "cpu",
-                        "source_language": model.source,
-                        "constraints": Constraints(
-                            protect=always, memory=of_models.get(model.name)
-                        ),
+                        "tag": model.tag if memory else None,  # a memory has only this pair
+                        "constraints": Constraints(protect=always, memory=memory),
                     },
                     threads or (1 if number > 1 else None),
                     on_gpus=bool(gpus),

@@ -69,8 +69,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         raise WrongUsageError("--resume continues a file; give its name with --output.")
     with ExitStack() as stack:
         languages = None
-        if form in ENDINGS:  # most name the language of their text
-            model, languages = _with_languages(model)
+        if form in ENDINGS or _asked(options) != NO_PAIR:  # most documents name their languages
+            model, languages = _with_languages(model, options, form)
         source = stack.enter_context(_source(input_path, shard, form, retranslate, languages))
         document = source if isinstance(source, DocumentText) else None
         text = records.TextSoFar(document.sha256 if document else "")
@@ -161,14 +161,35 @@ def _translate_all(
     return tally
 
 
-def _with_languages(path: Path) -> tuple[Path, tuple[str, str]]:
-    """Return the directory of the model that ``path`` means, and its languages."""
-    from nmt_cli.saved.model_directory import (
-        use_model,  # imports numpy, which few formats need here
-    )
+NO_PAIR = (None, None, None)
 
-    found, text = use_model(path, lambda model: (model.path, model.settings.text))
-    return found, (text.source_language, text.target_language)
+
+def _asked(options: TranslatorOptions) -> tuple[str | None, str | None, str | None]:
+    return options.tag, options.source_language, options.target_language
+
+
+def _with_languages(
+    path: Path, options: TranslatorOptions, form: str
+) -> tuple[Path, tuple[str, str]]:
+    """Return the directory of the model that ``path`` means, and the languages of the text.
+
+    Raises UserError if the model has no such pair, or if the source language has no effect: the
+    model has no pairs, and no line is split.
+    """
+    # These imports take time, and few texts need them here.
+    from nmt_cli.recipe.model_settings import languages_of
+    from nmt_cli.saved.model_directory import use_model
+    from nmt_cli.translating.encoding.language_tags import for_pair
+
+    found, settings = use_model(path, lambda model: (model.path, model.settings))
+    may_split = options.split_sentences or form == "jsonl"  # a line may ask for it
+    if options.source_language is not None and not (settings.pairs or may_split):
+        raise WrongUsageError(
+            "--source-language has an effect only with --split-sentences, because this model names "
+            "no pairs of languages; add --split-sentences or omit it."
+        )
+    text = for_pair(settings, *_asked(options))[0].text
+    return found, languages_of(text)
 
 
 @contextmanager

@@ -38,11 +38,24 @@ class TextSettings(NamedTuple):
     normalization: TextNormalization
 
 
+def languages_of(text: TextSettings) -> tuple[str, str]:
+    """Return the codes of both languages, the source first."""
+    return text.source_language, text.target_language
+
+
 class AlignmentHead(NamedTuple):
     """The head of the decoder's attention to the source that was trained to align words."""
 
     layer: int  # from 0
     head: int  # from 0
+
+
+class LanguagePair(NamedTuple):
+    """The tag and the languages of some of the training text."""
+
+    tag: str | None  # in front of each source
+    source: str
+    target: str
 
 
 class ModelSettings(NamedTuple):
@@ -57,6 +70,8 @@ class ModelSettings(NamedTuple):
     alignment: AlignmentHead | None = None  # None if no head was trained to align words
     # Those that its sources had in training; None if they are not known.
     characters: frozenset[str] | None = None
+    # The different pairs of the training text; none if they are not known.
+    pairs: tuple[LanguagePair, ...] = ()
 
     @property
     def format_version(self) -> int:
@@ -138,7 +153,16 @@ def settings_of(
         treebank.linearization(labels) if treebank is not None else None,
         guided_head(recipe),
         characters,
+        _pairs_of(recipe.data),
     )
+
+
+def _pairs_of(data: DataConfig) -> tuple[LanguagePair, ...]:
+    """Return the pairs of a recipe with tags or with languages of its corpora."""
+    if not any(corpus.tag or corpus.languages for corpus in data.train):
+        return ()
+    found = (LanguagePair(corpus.tag, *data.languages_of(corpus)) for corpus in data.train)
+    return tuple(dict.fromkeys(found))
 
 
 def guided_head(recipe: Recipe) -> AlignmentHead | None:
@@ -192,6 +216,8 @@ def as_json(settings: ModelSettings) -> str:
         content["alignment"] = {name: n + 1 for name, n in settings.alignment._asdict().items()}
     if settings.characters is not None:
         content["characters"] = "".join(sorted(settings.characters))
+    if settings.pairs:
+        content["pairs"] = [pair._asdict() for pair in settings.pairs]
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -258,7 +284,15 @@ def read_config(path: Path) -> ModelSettings:
         _trees_from_json(content["trees"]) if "trees" in content else None,
         _head_from_json(content["alignment"], model) if "alignment" in content else None,
         _characters_from_json(content["characters"]) if "characters" in content else None,
+        tuple(map(_pair_from_json, content.get("pairs", ()))),
     )
+
+
+def _pair_from_json(content: Mapping[str, Any]) -> LanguagePair:
+    pair = LanguagePair(**content)
+    if not isinstance(pair.tag, str | None) or not all(isinstance(each, str) for each in pair[1:]):
+        raise ValueError("a pair of languages has no codes")
+    return pair
 
 
 def _characters_from_json(content: Any) -> frozenset[str]:

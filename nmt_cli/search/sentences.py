@@ -74,6 +74,7 @@ class Sentence(NamedTuple):
     needs_units: bool = False  # whether its hypotheses need what their units attend to
     needs_words: bool = False  # whether they need what their words attend to
     shortlist: Shortlist | None = None  # all sentences of a search have one, or none has
+    tag_length: int = 0  # tokens at its beginning that do not belong to its text
 
     @property
     def has_rules(self) -> bool:

@@ -27,25 +27,6 @@ def name_of(code: str) -> str:
     return codes.NAMES.get(code.lower()) or codes.NAMES.get(codes.base_of(code), code)
 
 
-def distance(asked: str, code: str) -> tuple[int, bool, bool] | None:
-    """Return how far language ``code`` of a model is from the one that a request asks for.
-
-    A code without a region or script is the language of any. None: they are different languages.
-    """
-    one, other = codes.subtags_of(asked), codes.subtags_of(code)
-    shared = min(len(one), len(other))
-    if one[:shared] != other[:shared]:
-        return None
-    is_unusual = "hant" in other and "hant" not in one  # Chinese without a script is simplified
-    is_alias = asked.replace("_", "-").lower() != code.replace("_", "-").lower()
-    return abs(len(one) - len(other)), is_unusual, is_alias
-
-
-def fits(asked: str, code: str) -> bool:
-    """Return whether a model of language ``code`` is one for ``asked``."""
-    return distance(asked, code) is not None
-
-
 class Detector:
     """Finds the language of a text among ``languages``; of those with regions the first."""
 

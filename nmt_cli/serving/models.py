@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.corpus.text.language_codes import spelled
+from nmt_cli.corpus.text.language_codes import distance, fits, spelled
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, languages_of
 from nmt_cli.saved.checkpoints import CHECKPOINT_NAME
 from nmt_cli.saved.model_directory import use_model
-from nmt_cli.serving.languages import Detected, distance, fits
+from nmt_cli.serving.languages import Detected
 from nmt_cli.serving.requests import RefusedError
+from nmt_cli.translating.encoding.language_tags import for_pair
 from nmt_cli.translating.interface.memory import TranslationMemory
 from nmt_cli.translating.interface.protection import MOST_SHOWN, NAMED, Protection
+from nmt_cli.translating.interface.request import Request as Line
 from nmt_cli.translating.segmentation.markup.tokens import LONG_REFERENCE
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
@@ -29,7 +31,7 @@ ALWAYS_THERE = {name: name for name in NAMED}  # patterns
 
 
 class Model(NamedTuple):
-    """A model of a service."""
+    """A model of a service, for one of its pairs of languages; those of all have one name."""
 
     name: str
     path: Path
@@ -37,39 +39,54 @@ class Model(NamedTuple):
     target: str
     beam_size: int
     parses: bool  # it writes trees
+    tag: str | None = None  # of the pair
 
     def translates(self, source: str, target: str) -> bool:
         """Return whether these are its languages."""
         return fits(source, self.source) and fits(target, self.target)
 
+    def asked(self, line: Line) -> Line:
+        """Return ``line`` as a line in its languages."""
+        return line._replace(tag=self.tag or "", source_language=self.source)
+
 
 def models_of(arguments: Sequence[str]) -> list[Model]:
     """Return the models that the arguments of the command name.
 
-    An argument is a path, or PATH=SOURCE:TARGET with the codes of the languages. Raises UserError
-    if one is no model, or does not name its languages.
+    An argument is a path, or PATH=SOURCE:TARGET with the codes of the languages, which are those of
+    one of its pairs if it has pairs. Raises UserError if one is no model, does not name its
+    languages, or has no such pair.
     """
     models, names = list[Model](), list[str]()
     for argument in arguments:
-        model = _model_of(argument)
-        names.append(model.name)
-        number = names.count(model.name)
-        models.append(model._replace(name=f"{model.name}-{number}") if number > 1 else model)
+        found = _models_of(argument)
+        names.append(name := found[0].name)
+        if (number := names.count(name)) > 1:
+            name = f"{name}-{number}"
+        models += [each._replace(name=name) for each in found]
     return models
 
 
-def _model_of(argument: str) -> Model:
+def _models_of(argument: str) -> list[Model]:
     path, languages = _with_languages(argument)
     # What a run means is found, and logged, only here: the process that loads it gets the model.
     found, settings = use_model(path, lambda model: (model.path, model.settings))
-    text = settings.text
-    source, target = map(spelled, languages or (text.source_language, text.target_language))
-    if UNKNOWN_LANGUAGE in {source, target}:
-        raise WrongUsageError(
-            f"{path} does not name its languages; give them with it, such as {path}=en:de."
-        )
-    parses = settings.trees is not None
-    return Model(_name(path), found, source, target, settings.decoding.beam_size, parses)
+    of_each = dict[tuple[str, str], str | None]()  # the tag of each pair
+    if not settings.pairs:
+        of_each[languages or languages_of(settings.text)] = None
+    for pair in settings.pairs:
+        of_pair, tag = for_pair(settings, None, *(languages or pair[1:]))
+        of_each[languages_of(of_pair.text)] = tag
+    models, parses = list[Model](), settings.trees is not None
+    for codes, tag in of_each.items():
+        source, target = map(spelled, codes)
+        if UNKNOWN_LANGUAGE in {source, target}:
+            raise WrongUsageError(
+                f"{path} does not name its languages; give them with it, such as {path}=en:de."
+            )
+        beam_size = settings.decoding.beam_size
+        models.append(Model(_name(path), found, source, target, beam_size, parses, tag))
+    return models
 
 
 def _with_languages(argument: str) -> tuple[Path, tuple[str, str] | None]:
@@ -142,6 +159,11 @@ def memories_of(
     found = dict[str, TranslationMemory]()
     for model in models:
         paths = [path for path, source, target in files if model.translates(source, target)]
+        if paths and [each.name for each in models].count(model.name) > 1:
+            raise WrongUsageError(
+                f"--memory is for models of one pair of languages, but {model.name} has several; "
+                f"serve one of them, such as {model.path}={model.source}:{model.target}."
+            )
         if paths:
             languages = model.source, model.target
             found[model.name] = TranslationMemory(

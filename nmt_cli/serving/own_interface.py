@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nmt_cli.serving.languages import fits
+from nmt_cli.corpus.text.language_codes import fits
 from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, refuse_many_phrases, refuse_wrong_keys
 from nmt_cli.serving.served import Served
@@ -122,7 +122,7 @@ def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:
 
 CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
 REQUEST = {
-    **LINE,
+    **{name: key for name, key in LINE.items() if name != "tag"},  # the languages have a tag
     "text": Key(
         "a string, or a list of strings that is not empty",
         "what to translate; each text of a list by itself",

@@ -97,7 +97,8 @@ function showChoices() {
 
 async function modelFor(text, signal) {
   const [from, to] = [chosenSource(), byId("target-language").value];
-  if (from !== DETECT) return models.find((model) => model.name === byId("model").value);
+  if (from !== DETECT)
+    return fitting(from, to).find((model) => model.name === byId("model").value);
   const detected = await ask("detect", { q: text }, signal);
   const [found] = detected;
   // A text like "OK" may be in any language: it is in the first that has a model.
@@ -136,6 +137,8 @@ function terms() {
 
 const request = (model, glossary, more) => ({
   model: model.name,
+  source: model.source,
+  target: model.target,
   alignments: !model.parses,
   ...(Object.keys(glossary).length ? { glossary } : {}),
   ...more,
@@ -144,7 +147,7 @@ const request = (model, glossary, more) => ({
 // ---- translating
 
 function keyOf(model, glossary, text) {
-  return JSON.stringify([model.name, glossary, text]);
+  return JSON.stringify([model.name, model.source, model.target, glossary, text]);
 }
 
 function keep(key, translation) {
@@ -334,6 +337,8 @@ function showWords(place, alternative) {
   form.elements.text.value = shown.sentences[place];
   form.elements.translation.value = alternative.text;
   form.elements.model.value = shown.model.name;
+  form.elements.source.value = shown.model.source;
+  form.elements.target.value = shown.model.target;
   form.elements.api_key.value = sessionStorage.getItem("key") ?? "";
   frame.hidden = true;
 }

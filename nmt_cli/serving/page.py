@@ -66,18 +66,21 @@ async def attention(service: Service, http: Request) -> Response:
 
 def _wanted(served: Served, fields: Mapping[str, Any]) -> tuple[Model, AttentionOf]:
     refuse_wrong_keys(fields, PAIR)
-    text, translation, name = (fields[key] for key in PAIR)
+    text, translation, name = (fields[key] for key in PAIR if PAIR[key].is_needed)
     served.limits.refuse_large([text + translation])
     if is_blank(text) or is_blank(translation):
         raise RefusedError(400, "text and translation must not be blank")
-    model = served.models.find(None, None, name)
-    return model, AttentionOf(text, translation, model.name, model.source, model.target)
+    model = served.models.find(fields.get("source"), fields.get("target"), name)
+    read = text if model.tag is None else f"{model.tag} {text}"
+    return model, AttentionOf(read, translation, model.name, model.source, model.target)
 
 
 PAIR = {
     "text": Key("a string", "the source", STRING, is_needed=True),
     "translation": Key("a string", "its translation", STRING, is_needed=True),
     "model": Key("a string", "name of a model of `/v1/models`", STRING, is_needed=True),
+    "source": Key("a string", "code of the language of the text, for a model of several", STRING),
+    "target": Key("a string", "that of the translation", STRING),
 }
 PATHS = [
     Endpoint("GET", "/", html, media_type="text/html"),

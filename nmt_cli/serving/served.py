@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from nmt_cli.corpus.text.language_codes import label_of
+from nmt_cli.corpus.text.language_codes import fits, label_of
 from nmt_cli.serving import requests as reading
-from nmt_cli.serving.languages import Detected, Detector, fits
+from nmt_cli.serving.languages import Detected, Detector
 from nmt_cli.serving.models import ChosenModel, Model, Models, Patterns, ServedGlossary
 from nmt_cli.serving.requests import Limits, RefusedError
 from nmt_cli.translating.interface.request import NO_TAG_RULES, TagRules

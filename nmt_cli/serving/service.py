@@ -171,7 +171,8 @@ class Service:
         Raises RefusedError if there are too many, or if they take too long, and ClientDisconnect
         if the client of ``http`` goes away: then they are withdrawn.
         """
-        translations = await self._answers(http, models, lines)
+        asked = [model.asked(line) for model, line in zip(models, lines, strict=True)]
+        translations = await self._answers(http, models, asked)
         if self.options.logs_text:
             async for line, found in in_turns(zip(lines, translations, strict=True)):
                 logs.info(f"request {REQUEST_ID.get()}: {line.text!r} -> {found.text!r}")

@@ -117,14 +117,15 @@ class Experiment(NamedTuple):
 
     def translation(self, test: HeldOutFiles) -> Path:
         """Return the path of the translation of a test set."""
-        return self.translations / name_of("test", test, self.recipe.data.target_language)
+        return self.translations / name_of("test", test, self.recipe.data.languages_of(test)[1])
 
     def reference(self, test: HeldOutFiles) -> Path:
         """Return the path of the references, beside the translation if no text file has them."""
         if self.recipe.data.treebank is not None:
             return self.translations / name_of("gold", test, "trees")
         if test.rows is not None:
-            return self.translations / name_of("reference", test, self.recipe.data.target_language)
+            language = self.recipe.data.languages_of(test)[1]
+            return self.translations / name_of("reference", test, language)
         return test.text_files[1]
 
     @property

@@ -324,8 +324,11 @@ class Validator:
         if model.rounding is not None and library_for(machine.device.type) is not None:
             precision = "int8"  # without the library, the model itself rounds
         corpus = self._corpus
+        settings = settings_of(
+            self._recipe, corpus.tokenizer.size, corpus.labels, corpus.characters
+        )
         translator = Translator(
-            settings_of(self._recipe, corpus.tokenizer.size, corpus.labels, corpus.characters),
+            settings._replace(pairs=()),  # lines have the tags of their sets, also none
             corpus.tokenizer,
             model,
             beam_size=beam_size,

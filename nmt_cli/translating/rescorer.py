@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -25,6 +25,8 @@ from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Cause, Failure, SentencePair
 from nmt_cli.search.teacher_forcing import mean_of_models, teacher_forcing
 from nmt_cli.translating.encoding.known_text import KnownText
+from nmt_cli.translating.encoding.language_tags import LanguageTags, for_pair
+from nmt_cli.translating.interface.request import LineError
 
 if TYPE_CHECKING:
     from nmt_cli.model.compiled.packed_model import PackedModel
@@ -48,11 +50,12 @@ class Rescorer:
     """Scores translations that are given, with one model or, as the search does, with an ensemble.
 
     With a ``length_penalty`` above 0, scores are those of a search with this penalty. If the model
-    parses, translations are trees in brackets. Options are as with ``Translator``; ``precision`` is
+    parses, translations are trees in brackets. ``tag`` and the languages are those of all sources.
+    Options are as with ``Translator``; ``precision`` is
     for a Transformer, since a packed model has its own. Not to be shared between threads.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of the command are its keywords
         self,
         settings: ModelSettings,
         tokenizer: Tokenizer,
@@ -62,7 +65,12 @@ class Rescorer:
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
         ensemble: Sequence[EnsembleMember] = (),
+        tag: str | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
     ) -> None:
+        settings, tag = for_pair(settings, tag, source_language, target_language)
+        self._tags = LanguageTags(settings, tokenizer, tag)
         self._settings, self._tokenizer = settings, tokenizer
         all_settings = settings, *(each.settings for each in ensemble)
         self._known_text = KnownText(
@@ -90,11 +98,12 @@ class Rescorer:
         *,
         device: str = AUTO,
         ensemble: Sequence[Path | str] = (),
-        length_penalty: float = RESCORING_PENALTY,
-        max_tokens_per_device: int | None = None,
         precision: str = AUTO,
+        **options: Any,
     ) -> Rescorer:
         """Return a rescorer with the model of ``path``, and those of ``ensemble``.
+
+        The ``options`` are the other keywords of ``Rescorer``.
 
         Raises UserError if there is no model, if the models do not fit together, or if ``device``
         or an option is wrong, and DamagedError if a file of a model is damaged.
@@ -105,10 +114,9 @@ class Rescorer:
             first.settings,
             models.tokenizer,
             first.model,
-            length_penalty=length_penalty,
-            max_tokens_per_device=max_tokens_per_device,
             precision=models.precision,
             ensemble=others,
+            **options,
         )
 
     def rescore(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Rescored]:
@@ -148,6 +156,8 @@ class Rescorer:
         """Return the tokens of a pair, or its result if the model reads nothing."""
         try:
             return self._encoded(source, target)
+        except LineError as error:
+            return Rescored(error=str(error))
         except Exception as error:
             if (failure := sentences.failure_of(error)) is not None:
                 return Rescored(error=failure.reason)
@@ -165,8 +175,10 @@ class Rescorer:
         if form is not None:
             words, spaced = words_of(one_line(source)), self._settings.text.type == "whitespace"
             source, target = " ".join(words), linearized(target, len(words), form, spaced=spaced)
+        tag = self._tags.pieces(source)
         pair = SentencePair(
-            self._tokenizer.encode(source, "source"), self._tokenizer.encode(target, "target")
+            [*tag, *self._tokenizer.encode(source, "source")],
+            self._tokenizer.encode(target, "target"),
         )
         for side, tokens in zip(SIDES, (pair.source, pair.target), strict=True):
             if len(tokens) > self._limits[side]:
@@ -175,7 +187,7 @@ class Rescorer:
                     f"{self._limits[side]:,}"
                 )
         # Translating takes a text without pieces for blank.
-        return pair if pair.source or form is not None else Rescored()
+        return pair if len(pair.source) > len(tag) or form is not None else Rescored()
 
     def _outcomes(
         self, pairs: Mapping[int, SentencePair]

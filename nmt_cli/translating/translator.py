@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_pieces
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.machine_options import Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
-from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
+from nmt_cli.recipe.model_settings import (
+    ModelSettings,
+    common_characters,
+    languages_of,
+    length_limits,
+)
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.loading import EnsembleMember, load_models
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.search.shortlist import Shortlists
+from nmt_cli.translating.encoding.language_tags import LanguageTags, for_pair
 from nmt_cli.translating.encoding.output_limits import OutputLimits
 from nmt_cli.translating.encoding.sentence_builder import SentenceBuilder
 from nmt_cli.translating.interface.options import LoadOptions, TranslatorOptions, taking
@@ -46,7 +52,9 @@ class Translator:
     UserError if an option is wrong or does not suit the model.
 
     With ``sampling``, ``n_best`` translations are drawn, in this order, instead of searched.
-    ``tag`` comes in front of every line, and of every part of a line that is split.
+    ``tag`` comes in front of every line, and of every part of a line that is split. If the model
+    knows the pairs of its training text, ``source_language`` and ``target_language`` choose one and
+    so its tag, and a line without a tag fails if all of these have one.
 
     With ``split_sentences``, each sentence of a line is translated by itself, by the rules of
     ``source_language``. With ``markup``, the texts in HTML or XML are translated, and the rest
@@ -89,7 +97,8 @@ class Translator:
         """
         options = TranslatorOptions(**keywords)
         characters = common_characters(settings, *(each.settings for each in ensemble))
-        settings = settings._replace(characters=characters)
+        asked = options.tag, options.source_language, options.target_language
+        settings, tag = for_pair(settings._replace(characters=characters), *asked)
         sampling, constraints = options.sampling, options.constraints
         is_parser = settings.trees is not None
         words_of: Callable[[str], list[str]] | None = None
@@ -101,10 +110,8 @@ class Translator:
         constraints.refuse_wrong()
         constraints.refuse_beside(tokenizer, options)
         if constraints.memory is not None:
-            text = settings.text
-            memory = constraints.memory.for_model((text.source_language, text.target_language))
+            memory = constraints.memory.for_model(languages_of(settings.text))
             constraints = constraints._replace(memory=memory)
-        tag = tag_pieces(options.tag, tokenizer)
         lengths = length_limits(settings, *(each.settings for each in ensemble))
         extra_length, is_shared = options.max_extra_length, tokenizer.source_size is None
         limits = OutputLimits(
@@ -120,7 +127,7 @@ class Translator:
             tokenizer,
             limits,
             constraints,
-            tag=tag,
+            tags=LanguageTags(settings, tokenizer, tag),
             end=source_end(settings.architecture, tokenizer),
             sampling=sampling,
             is_parser=is_parser,
@@ -136,7 +143,6 @@ class Translator:
             AttentionToSource,
             tokenizer=tokenizer,
             settings=settings,
-            tag_length=len(tag),
             of_all=options.alignments or options.replace_unknown,
         )
         self._engine = SearchEngine(

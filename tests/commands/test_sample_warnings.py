@@ -55,6 +55,17 @@ def test_right_text_gives_no_message(messages):
     assert messages(*unknown) == []
 
 
+def test_each_corpus_is_judged_by_its_own_languages(messages):
+    french = "source: data/a.fr, target: data/a.en, tag: <2en>"
+    assert messages(f"data.train=[{{{french}, languages: [fr, en]}}]") == []
+    (swapped,) = messages(f"data.train=[{{{french}, languages: [en, fr]}}]")
+    assert swapped.endswith("looks like French, target like English; exchange source and target")
+    (other,) = messages(f"data.train=[{{{french}, languages: [de, en]}}]")
+    assert other.endswith("source looks like French, not German; correct the file or its languages")
+    (script,) = messages(f"data.train=[{{{french}, languages: [ru, en]}}]")
+    assert script.endswith("but ru is written in Cyrillic; correct the file or its languages")
+
+
 def test_preprocess_warns_as_check_does(corpus, messages, capsys):
     swapped = "data.train=[{source: data/a.de, target: data/a.en}]"
     (warning,) = messages(swapped)
@@ -105,7 +116,12 @@ def test_text_in_another_language_is_named_once(messages):
         "Warning: data/a.fr: target looks like French, not German; correct the file or "
         "data.target_language"
     ]
-    assert messages(french.replace("a.fr", "a.fr, tag: <2fr>")) == []  # a model of two languages
+    # Of a model of several languages.
+    assert messages(french.replace("a.fr", "a.fr, tag: <2fr>")) == [
+        "Warning: <2fr>: tags of other languages than en and de; write languages: [SOURCE, TARGET] "
+        "beside each, so that translate and serve know its pair"
+    ]
+    assert messages(french.replace("a.fr", "a.fr, tag: <2fr>, languages: [en, fr]")) == []
     assert len(messages(french.replace("a.fr", "a.fr, tag: <bt>"))) == 1
 
 

@@ -145,7 +145,11 @@ def test_run_translates_the_test_text_with_its_tag(tmp_path, monkeypatch):
     named = "[{name: plain, source: test.en, target: test.de}, {name: tagged, source: test.en, "
     named += "target: test.de, tag: <x>}]"
     text = RECIPE.format(folder=".").replace("  max_length: 30\n", test)
-    Path("toy.yaml").write_text(text.replace("train.de}", "train.de, tag: <x>}"))
+    untagged = "{source: train.en, target: train.de}"
+    tagged_too = f"{untagged}, {untagged.replace('}', ', tag: <x>}')}"
+    Path("toy.yaml").write_text(
+        text.replace("{source: ./train.en, target: ./train.de}", tagged_too)
+    )
     machine: dict[str, Any] = {"threads": 1, **FP32}
 
     def translated(*more, name="test"):

@@ -63,6 +63,7 @@ FREE = [
     "data.test.source",
     "data.test.target",
     "data.test.tag",
+    "data.test.languages",
     "data.test.columns",
     "data.test.inline_tags",
     "data.test.jsonl",

@@ -72,12 +72,12 @@ def test_the_sets_of_validation_decide_what_is_prepared_and_those_of_tests_do_no
         (
             ["data.validation=[x]"],
             "data.validation.0: must be a section with keys of source, target, tsv, jsonl, "
-            "memory, columns, inline_tags, tag, name, but is x",
+            "memory, columns, inline_tags, tag, languages, name, but is x",
         ),
         (
             ["data.test=x"],
             "data.test: must be a section with keys of source, target, tsv, jsonl, memory, "
-            "columns, inline_tags, tag, name, but is x",
+            "columns, inline_tags, tag, languages, name, but is x",
         ),
         (
             ["data.test.name=../x"],

@@ -40,6 +40,7 @@ OPTIONAL_KEYS = {
     *("data.test.tsv", "data.test.jsonl", "data.test.columns"),
     *("data.validation.memory", "data.test.memory"),
     *("data.validation.inline_tags", "data.test.inline_tags"),
+    *("data.validation.languages", "data.test.languages"),
 }
 NAMES_OF_SETS = {"data.validation.name", "data.test.name"}
 MAY_BE_ZERO = {

@@ -4,6 +4,7 @@ import pytest
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import Request
 from tests.fake_models import copying, tiny_recipe
 from tests.translating.test_translator import texts, untrained
 
@@ -48,6 +49,19 @@ def test_words_of_the_source_are_counted_without_the_tag():
     for line, found in zip(LINES, translator.translate(LINES), strict=True):
         assert all(0 <= source < len(line.split()) for source, _ in found.alignment)
     assert len(next(translator.translate(["cat"])).alignment) > 0
+
+
+def test_a_line_may_have_a_tag_of_its_own():
+    longest = ["bee " * (untrained()._settings.max_length - 1), "bee " * 99]
+    requests = [*LINES, *longest]
+    for options in ({"alignments": True}, {"too_long": "truncate"}, {"too_long": "error"}):
+        expected = list(untrained(tag="ant", **options).translate(requests))
+        for of_all in (None, "dog"):
+            own = untrained(tag=of_all, **options)
+            assert list(own.translate([Request(line, tag="ant") for line in requests])) == expected
+    untagged, unknown = own.translate([Request("bee", tag=""), Request("bee", tag="zebra")])
+    assert untagged == next(untrained(**options).translate(["bee"]))
+    assert unknown.error == "the tag 'zebra' is not one piece in the vocabulary of the source"
 
 
 @pytest.mark.parametrize("tag", ["zebra", "", " ", "ant bee"])

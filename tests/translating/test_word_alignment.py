@@ -60,7 +60,7 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, hea
         for parameter in model.parameters():
             parameter.mul_(2.0)  # sharper attention than that of fresh weights
     model_settings = tokenizer_of()[1]._replace(alignment=head)
-    of_search = AttentionToSource(model, tokenizer, model_settings, len(tag))
+    of_search = AttentionToSource(model, tokenizer, model_settings)
     layer = 2 if head is None else head.layer
     words = [[5, 9, 4], [11], [3, 20, 21, 22, 23, 24], [8, 8]]
     sources = [[*tag, *pieces] for pieces in words]
@@ -70,7 +70,7 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, hea
     def found_for(number):
         return tuple(Hypothesis(tokens, -1.0, -1.0) for tokens in outputs[number])
 
-    sentences = [Sentence([*sources[number], *end], 9) for number in order]
+    sentences = [Sentence([*sources[number], *end], 9, tag_length=len(tag)) for number in order]
     found = list(of_search.complete([*map(found_for, order)], sentences))
     assert found[0] == ()
     for number, hypotheses in zip(order, found, strict=True):

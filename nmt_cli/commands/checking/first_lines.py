@@ -32,7 +32,7 @@ def _wrong_forms(files: ParallelFiles, data: DataConfig) -> Iterator[tuple[str, 
             has_text = path.is_file() and path.stat().st_size
             yield key, _wrong_row(files.with_languages(data.languages)) if has_text else None
         elif side == 0 or path != files.source:
-            yield key, why_rows(path, side, data.languages)
+            yield key, why_rows(path, side, data.languages_of(files))
 
 
 def _wrong_row(files: ParallelFiles) -> str | None:
@@ -92,3 +92,7 @@ def on_languages(data: DataConfig) -> Iterator[str]:
         is_trees = key == "target_language" and data.treebank is not None
         if not is_trees and (problem := why_no_code(getattr(data, key))) is not None:
             yield f"data.{key}: {problem}"
+    for key, files in data.corpora.items():
+        for code in files.languages or ():
+            if (problem := why_no_code(code)) is not None:
+                yield f"data.{key}.languages: {problem}"

@@ -32,10 +32,16 @@ class Sampled(NamedTuple):
     files: ParallelFiles
     sample: Sample
     traits: tuple[TextTraits, TextTraits]
+    languages: tuple[str, str]
 
     def name_of(self, side: int) -> str:
         """Return the file with a side."""
         return str(self.files.rows or self.files.text_files[side])
+
+    def remedy(self, side: int) -> str:
+        """Return what to do if a side is in another language."""
+        key = f"data.{SIDES[side]}_language" if self.files.languages is None else "its languages"
+        return f"correct the file or {key}"
 
 
 def warn_of_samples(recipe: Recipe, text: RecipeText | None = None) -> set[Path]:
@@ -49,19 +55,20 @@ def warn_of_samples(recipe: Recipe, text: RecipeText | None = None) -> set[Path]
     corpora = (*data.train, *data.validation_sets, *(() if is_treebank else data.test_sets))
     sampled = []
     for files in dict.fromkeys(corpora):
-        if (sample := sample_of(text.plain(files), data.languages)) is not None:
-            source, target = map(traits_of, sample.sides, data.languages)
-            sampled.append(Sampled(files, sample, (source, target)))
+        languages = data.languages_of(files)
+        if (sample := sample_of(text.plain(files), languages)) is not None:
+            source, target = map(traits_of, sample.sides, languages)
+            sampled.append(Sampled(files, sample, (source, target), languages))
     found = list[str]()
     for corpus in sampled:
         if is_treebank:
-            found += _on_scripts(corpus, data.languages)
+            found += _on_scripts(corpus)
             continue
         found += _on_form(corpus)
-        if not _names_language(corpus.files.tag):
-            found += _on_languages(corpus, data.languages)
+        if corpus.files.languages is not None or not _names_language(corpus.files.tag):
+            found += _on_languages(corpus)
         found += [] if is_in_pieces else _on_entities(corpus)
-    found += [] if is_treebank else _on_unlike(sampled)
+    found += [] if is_treebank else [*_on_unlike(sampled), *_on_tags(sampled, data.languages)]
     for warning in dict.fromkeys(found):
         logs.warning(warning)
     for note in () if is_treebank or is_in_pieces else _on_alike(sampled):
@@ -97,12 +104,35 @@ def _how_to_unescape(files: ParallelFiles, side: int) -> str:
 
 
 def _names_language(tag: str | None) -> bool:
-    """Return whether a corpus of several languages has a tag such as <2fr>."""
-    return any(base_of(word) in NAMES for word in re.findall("[A-Za-z]+", tag or ""))
+    """Return whether a tag such as <2fr> names a language, in place of the key languages."""
+    return any(base_of(word) in NAMES for word in _words(tag or ""))
 
 
-def _on_languages(corpus: Sampled, languages: tuple[str, str]) -> Iterator[str]:
-    files, (source, target) = corpus.files, corpus.traits
+def _words(tag: str) -> list[str]:
+    return re.findall("[A-Za-z]+", tag)
+
+
+def _on_tags(sampled: Sequence[Sampled], languages: tuple[str, str]) -> Iterator[str]:
+    """Yield that tags name languages which neither the corpus nor the recipe has."""
+    known = set(map(base_of, languages))
+    tags = dict.fromkeys(
+        tag
+        for files, *_ in sampled
+        if (tag := files.tag) is not None
+        and files.languages is None
+        and _names_language(tag)
+        and known.isdisjoint(map(base_of, _words(tag)))
+    )
+    if tags:
+        yield (
+            f"{any_of([*tags], 'and')}: tags of other languages than {languages[0]} and "
+            f"{languages[1]}; write languages: [SOURCE, TARGET] beside each, so that translate and "
+            "serve know its pair"
+        )
+
+
+def _on_languages(corpus: Sampled) -> Iterator[str]:
+    files, (source, target), languages = corpus.files, corpus.traits, corpus.languages
     if corpus.sample.sides[0] == corpus.sample.sides[1]:
         return  # other warnings are about equal sides
     others = list(map(TextTraits.is_certainly_not, corpus.traits, languages))
@@ -113,7 +143,7 @@ def _on_languages(corpus: Sampled, languages: tuple[str, str]) -> Iterator[str]:
             remedy = _exchange(files, languages)
             yield f"{files}: source looks like {first}, target like {second}; {remedy}"
         return
-    if scripts := list(_on_scripts(corpus, languages)):
+    if scripts := list(_on_scripts(corpus)):
         yield from scripts
         return
     for side, (traits, is_other) in enumerate(zip(corpus.traits, others, strict=True)):
@@ -121,7 +151,7 @@ def _on_languages(corpus: Sampled, languages: tuple[str, str]) -> Iterator[str]:
             yield (
                 f"{corpus.name_of(side)}: {SIDES[side]} looks like "
                 f"{_name_of_language(traits.language)}, not {_name_of_language(languages[side])}; "
-                f"correct the file or data.{SIDES[side]}_language"
+                f"{corpus.remedy(side)}"
             )
 
 
@@ -133,18 +163,18 @@ def _exchange(files: ParallelFiles, languages: tuple[str, str]) -> str:
     return f"write columns: [{second}, {first}]"
 
 
-def _on_scripts(corpus: Sampled, languages: tuple[str, str]) -> Iterator[str]:
+def _on_scripts(corpus: Sampled) -> Iterator[str]:
     """Yield that a side is in letters of another script than its language."""
     foreign = []
     for side, traits in enumerate(corpus.traits):
-        known = _scripts(languages[side])
+        known = _scripts(corpus.languages[side])
         own = sum(traits.letters[each] for each in known)
         if known and own < LEAST_OF_SCRIPT * traits.letters.total():
             foreign.append(side)
     for side in foreign[:1]:
-        letters, language = corpus.traits[side].letters, languages[side]
+        letters, language = corpus.traits[side].letters, corpus.languages[side]
         ((script, number),) = letters.most_common(1)
-        remedy = f"correct the file or data.{SIDES[side]}_language"
+        remedy = corpus.remedy(side)
         if len(foreign) == len(SIDES):
             remedy = "are source and target exchanged?"
         written = sorted(filter(None, map(_in_words, _scripts(language))))

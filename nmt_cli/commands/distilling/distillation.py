@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt_cli.corpus.text.language_codes import fits
 from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
 from nmt_cli.files.file_names import AVERAGE, DISTILLATION, LEXICON, RUNS, STUDENT, STUDENT_TABLE
 from nmt_cli.files.folders import AVERAGED, DISTILLED
@@ -35,7 +36,6 @@ from nmt_cli.recipe.sections.mixing import Stage
 from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 from nmt_cli.recipe.sections.training import DistillationConfig
 from nmt_cli.saved.model_directory import Model, find_model
-from nmt_cli.serving.languages import fits
 from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 

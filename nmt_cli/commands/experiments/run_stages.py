@@ -211,7 +211,7 @@ def _figures_of(experiment: Experiment, test: HeldOutFiles) -> dict[str, Any]:
     if remark is not None:
         logs.warning(f"{experiment.reference(test)}: BLEU takes the tokenizer {tokenize}: {remark}")
     scorers: list[Scorer] = [bleu_scorer(tokenize), chrf_scorer()]
-    pair = "-".join(experiment.recipe.data.languages)
+    pair = "-".join(experiment.recipe.data.languages_of(test))
     if pair in PAPER_PAIRS and tokenize != "none":  # the paper's BLEU is of plain text
         scorers.append(paper_bleu_scorer(*PAPER_PAIRS[pair]))
     for scorer in scorers:

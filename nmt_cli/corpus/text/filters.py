@@ -192,14 +192,17 @@ TEXT_FILTERS = tuple(CHECKS)
 class TextFilters:
     """The filters of a recipe that look at the text of a pair."""
 
-    def __init__(self, data: DataConfig) -> None:
-        """Raises UserError if a filter lacks a language."""
+    def __init__(self, data: DataConfig, languages: tuple[str, str] | None = None) -> None:
+        """``languages`` are those of the pairs; None: those of ``data``.
+
+        Raises UserError if a filter lacks a language.
+        """
         self._limits = {
             name: limit
             for name in TEXT_FILTERS
             if (limit := getattr(data.filters, name)) is not None and limit is not False
         }
-        self._languages = (data.source_language, data.target_language)
+        self._languages = languages or data.languages
         uses_scripts = "min_script" in self._limits
         self._scripts = [scripts_of(code) if uses_scripts else None for code in self._languages]
         if "min_language" in self._limits:

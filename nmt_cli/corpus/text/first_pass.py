@@ -112,7 +112,8 @@ class Cleaner:
 
     def __init__(self, data: DataConfig) -> None:
         """Raises UserError if a filter lacks a language."""
-        self._data, self._filters = data, TextFilters(data)
+        different = dict.fromkeys(map(data.languages_of, data.train))
+        self._data, self._filters = data, {each: TextFilters(data, each) for each in different}
         # The rules by which repeated pairs are left out, and those that compare pairs with others:
         # equal pairs of memories are counted even if they stay; then that rule is the last.
         self.removed = [rule for rule, key in REMOVING.items() if getattr(data.filters, key)]
@@ -139,7 +140,8 @@ class Cleaner:
         scores = self._scores(chunk)
         if corpus.scores is not None and corpus.scores.at_least is not None:
             broken[places[scores[places] < corpus.scores.at_least]] = RULES.index(SCORES)
-        first = self._filters.first_broken(texts.sources, texts.targets, broken[places] == KEPT)
+        filters_of_text = self._filters[self._data.languages_of(corpus)]
+        first = filters_of_text.first_broken(texts.sources, texts.targets, broken[places] == KEPT)
         broken[places[first >= 0]] = RULES.index(TEXT_FILTERS[0]) + first[first >= 0]
         filters = self._data.filters
         for each in found:

@@ -79,6 +79,25 @@ def subtags_of(language: str) -> list[str]:
     return [ALIASES.get(base, base), *others]
 
 
+def distance(asked: str, code: str) -> tuple[int, bool, bool] | None:
+    """Return how far language ``code`` of a model is from the one that a request asks for.
+
+    A code without a region or script is the language of any. None: they are different languages.
+    """
+    one, other = subtags_of(asked), subtags_of(code)
+    shared = min(len(one), len(other))
+    if one[:shared] != other[:shared]:
+        return None
+    is_unusual = "hant" in other and "hant" not in one  # Chinese without a script is simplified
+    is_alias = asked.replace("_", "-").lower() != code.replace("_", "-").lower()
+    return abs(len(one) - len(other)), is_unusual, is_alias
+
+
+def fits(asked: str, code: str) -> bool:
+    """Return whether a model of language ``code`` is one for ``asked``."""
+    return distance(asked, code) is not None
+
+
 def standard_code(language: str) -> str:
     """Return a code as BCP 47 writes it, such as pt-BR and zh-Hant; aliases are replaced."""
     return _written(subtags_of(language))

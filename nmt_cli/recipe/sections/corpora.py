@@ -7,7 +7,16 @@ from typing import Annotated
 from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from nmt_cli.recipe.problem import Problem
-from nmt_cli.recipe.values import DataPath, Effect, Number, Section, SetName, Word, descriptions
+from nmt_cli.recipe.values import (
+    DataPath,
+    Effect,
+    Language,
+    Number,
+    Section,
+    SetName,
+    Word,
+    descriptions,
+)
 
 # In the order in which they are applied. The case of letters changes last: before, terms are found
 # as they are written, and the translations in tags get the same case as the sentence.
@@ -104,7 +113,7 @@ class ParallelFiles(Section):
     """Where source and target are. In tsv: their columns, by number from 1 (by default 1 and 2), or
     by their names in the first line. In jsonl: their keys (by default source and target);
     translation.en is the key en in the object translation. In memory: their languages (by default
-    those of data); en matches en-GB, too."""
+    those of the corpus); en matches en-GB, too."""
     inline_tags: Annotated[Word | None, Effect.TEXT] = None
     """Piece in place of each inline tag of memory, such as <ph>; null removes them. A tokenizer
     that preprocess makes gets this piece; any other must have it."""
@@ -112,6 +121,9 @@ class ParallelFiles(Section):
     """Piece in front of the source of every pair, such as <2de> or <bt>; translate takes it from
     --tag or from the line. A tokenizer that preprocess makes gets this piece; any other must have
     it. It counts as a piece of the source."""
+    languages: Annotated[tuple[Language, Language] | None, Effect.TEXT] = None
+    """Codes of its languages, the source first; by default the columns of a memory, or those of
+    data. The model keeps them with the tag, so translate and serve find the tag of a pair."""
 
     @property
     def rows(self) -> Path | None:
@@ -137,10 +149,10 @@ class ParallelFiles(Section):
         return self.source, self.target
 
     def with_languages(self, languages: tuple[str, str]) -> "ParallelFiles":
-        """Return the files with the ``languages`` of a memory, unless columns names others."""
+        """Return the files with the columns of a memory: by default its own, or ``languages``."""
         if self.memory is None or self.columns is not None:
             return self
-        return self.model_copy(update={"columns": languages})
+        return self.model_copy(update={"columns": self.languages or languages})
 
     def __str__(self) -> str:
         """Return the names of the files for messages."""

@@ -174,6 +174,11 @@ class DataConfig(Section):
         """The codes of both languages, the source first."""
         return self.source_language, self.target_language
 
+    def languages_of(self, files: ParallelFiles) -> tuple[str, str]:
+        """Return the codes of the languages of a corpus, the source first."""
+        of_memory = files.columns if files.memory is not None else None
+        return files.languages or of_memory or self.languages
+
     @property
     def validation_sets(self) -> tuple[HeldOutFiles, ...]:
         """The validation sets; one without a name is the only one."""

@@ -24,6 +24,7 @@ from nmt_cli.translating.encoding.copies import (
     are_ambiguous,
     limits_of,
 )
+from nmt_cli.translating.encoding.language_tags import LanguageTags
 from nmt_cli.translating.encoding.output_limits import OutputLimits
 from nmt_cli.translating.encoding.target_phrases import (
     OneOf,
@@ -55,6 +56,7 @@ class Wanted(NamedTuple):
     no_repeat_ngram: int | None = None
     glossary: Glossary | None = None
     protection: Protection | None = None  # what is copied
+    tag: Sequence[int] = ()  # pieces in front of each source
     # As the search takes them, and the pieces that the longest output must allow.
     required_phrases: RequiredPhrases | None = None
     banned_phrases: Phrases | None = None
@@ -89,19 +91,19 @@ class SentenceBuilder:
         limits: OutputLimits,
         constraints: Constraints,
         *,
-        tag: Sequence[int] = (),
+        tags: LanguageTags | None = None,
         end: Sequence[int] = (),
         sampling: Sampling | None = None,
         is_parser: bool = False,
     ) -> None:
-        """``tag`` and ``end`` are the tokens around every source.
+        """``end`` are the tokens behind every source, and ``tags`` has those in front.
 
         Raises UserError if ``constraints`` do not suit the model or contradict each other.
 
         Raises WrongUsageError if they ask for phrases that ``sampling`` cannot have.
         """
         self.limits, self.constraints = limits, constraints
-        self.tag, self._end, self.sampling, self._is_parser = tag, end, sampling, is_parser
+        self._tags, self._end, self.sampling, self._is_parser = tags, end, sampling, is_parser
         self._phrases = TargetPhrases(tokenizer)
         self._copies = SourceCopies(tokenizer, self._phrases)
         self._kept: dict[Hashable, Wanted] = {}  # of lines, the last one used last
@@ -136,6 +138,9 @@ class SentenceBuilder:
             raise LineError(NO_TREES)
         if self._is_parser and request._replace(prefix=request.prefix or None).own_rules:
             raise LineError(PARSES)
+        tag = () if self._tags is None else self._tag_of(self._tags, request)
+        if self._tags is not None and request.tag and request.source_language is None:
+            request = request._replace(source_language=self._tags.source_of(request.tag))
         rules = request.own_rules
         wanted = self._for_all if rules is None else self._prepared(rules, request)
         strict = request.protect_strict
@@ -143,7 +148,15 @@ class SentenceBuilder:
             request=request,
             n_best=self.limits.n_best if request.n_best is None else request.n_best,
             is_strict=self.constraints.protect_strict if strict is None else strict,
+            tag=tag,
         )
+
+    def _tag_of(self, tags: LanguageTags, request: Request) -> Sequence[int]:
+        if self.constraints.memory is not None and (request.tag or None) not in {None, tags.of_all}:
+            raise LineError(
+                "its tag is that of another pair than the memory; leave one of them out"
+            )
+        return tags.pieces(request.text, request.tag)
 
     def protected(
         self, text: str, protection: Protection | None, find_runs: FindRuns | None
@@ -174,7 +187,7 @@ class SentenceBuilder:
         sentences = list[Sentence]()
         for number, part in enumerate(parts):
             of_part = self._of_part(wanted, part, is_first=number == 0)
-            tokens = [*self.tag, *part.tokens]
+            tokens = [*wanted.tag, *part.tokens]
             longest, of_trees = self.limits.of_source(len(tokens), words)
             sentence = Sentence(
                 [*tokens, *self._end],
@@ -186,6 +199,7 @@ class SentenceBuilder:
                 shares_beam=of_part.required_phrases is not None,
                 needs_words=bool(wanted.request.alignments),
                 needs_units=bool(need_units and need_units[number]) or are_ambiguous(part.copies),
+                tag_length=len(wanted.tag),
             )
             lists = self.limits.shortlists
             sentences.append(sentence if lists is None else lists.added_to(sentence))

@@ -96,6 +96,7 @@ class TranslatorOptions:
     tokenize: Tokenize = CHOICES["tokenize"][0]
     split_sentences: bool = False
     source_language: str | None = None
+    target_language: str | None = None
     markup: Markup | None = None
     translate_everything: bool = False
     keep_pieces: bool = False

@@ -112,6 +112,9 @@ LINE: Mapping[str, Key] = {
     ),
     "protect_strict": Key("true or false", "whether the line fails if that is not so", TRUTH),
     "alignments": Key("true or false", "whether words are aligned", TRUTH),
+    "tag": Key(
+        "a string", "the tag of its pair of languages, in place of that of all lines", STRING
+    ),
 }
 
 # What is known of one translation. What need not be there was not asked for, or is empty.

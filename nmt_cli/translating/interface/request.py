@@ -70,6 +70,8 @@ class Request(NamedTuple):
     no_repeat_ngram: int | None = None  # it never repeats a sequence of this many pieces
     choose: Choose | None = None  # by what the n best are ranked
     tags: TagRules = NO_TAG_RULES  # of its markup
+    tag: str | None = None  # in front of its source, in place of that of all lines; "": none
+    source_language: str | None = None  # whose rules cut its sentences
 
     @property
     def own_rules(self) -> Hashable:

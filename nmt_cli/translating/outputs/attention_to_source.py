@@ -37,20 +37,18 @@ class AttentionToSource:
         model: Transformer | PackedModel,
         tokenizer: Tokenizer,
         settings: ModelSettings,
-        tag_length: int = 0,
         *,
         of_all: bool = True,
     ) -> None:
-        """The first ``tag_length`` pieces of each source do not belong to its text.
+        """Attention is that of the head that was trained to align words.
 
-        Attention is that of the head that was trained to align words, or, if the ``settings`` name
-        none, the mean of the heads of ``alignment_layer``.
+        If the ``settings`` name none, it is the mean of the heads of ``alignment_layer``.
 
         Without ``of_all``, only hypotheses of sentences that need units or words get it.
         """
         self._config, self._tokenizer, self._text = model.config, tokenizer, settings.text
         self._forcing = teacher_forcing(model, tokenizer)
-        self._tag_length, self._of_all = tag_length, of_all
+        self._of_all = of_all
         self._head = settings.alignment
         of_mean = alignment_layer(model.config.decoder_shape.num_layers)
         self._layer = of_mean if self._head is None else self._head.layer
@@ -80,25 +78,23 @@ class AttentionToSource:
         weights = self._forcing.attention(pairs, [self._layer]) if pairs else ()
         outputs = zip(pairs, weights, strict=True)
         for hypotheses, _, sentence in batch:
-            attended = (
-                self._attended(*next(outputs), with_units=sentence.needs_units) for _ in hypotheses
-            )
+            attended = (self._attended(*next(outputs), sentence) for _ in hypotheses)
             both = zip(hypotheses, attended, strict=True)
             yield tuple(each._replace(attended=of_each) for each, of_each in both)
 
     def _attended(
-        self, pair: SentencePair, weights: AttentionWeights, *, with_units: bool
+        self, pair: SentencePair, weights: AttentionWeights, sentence: Sentence
     ) -> Attended:
         (memory,) = weights.memory  # H T S, of the only layer
         # Row t predicts token t, and the last row </s>. A last column may belong to </s>.
-        first = self._tag_length
+        first = sentence.tag_length
         of_words = memory.mean(0) if self._head is None else memory[self._head.head]
         attention = of_words[:-1, first : len(pair.source)]
         source = self._tokenizer.pieces(pair.source[first:], "source")
         target = self._tokenizer.pieces(pair.target, "target")
         words = [words_of_pieces(pieces, self._text) for pieces in (target, source)]
         attended = most_attended(attention, *words)
-        if not with_units:
+        if not sentence.needs_units:
             return attended
         units = [units_of_pieces(pieces, self._text) for pieces in (target, source)]
         return attended._replace(

@@ -65,7 +65,7 @@ class LineProcessor:
             frozenset[str]() if self._soft_glossary is None else self._soft_glossary.characters
         )
         self._memory = builder.constraints.memory
-        self._longest = longest - len(builder.tag)
+        self._longest = longest
         self._too_long, self._words_of = too_long, words_of
 
     def for_another_thread(self) -> LineProcessor:
@@ -95,7 +95,7 @@ class LineProcessor:
             raise LineError(reason)
         wanted = job.wanted = self._builder.wanted(request)
         find = self._memory.equal if self._memory is not None and _is_free(wanted) else None
-        job.layout = self._segmenter.layout(request, wanted, find)
+        job.layout = self._segmenter.layout(wanted.request, wanted, find)
         if wanted.protection is not None and self._translations.keep_pieces:
             raise LineError(KEEPS_PIECES)
         if self._words_of is not None:
@@ -287,16 +287,16 @@ class LineProcessor:
         source = job.sources[place]
         if source.is_kept:
             return []
-        text, copies, longest = source.text, source.searched, self._longest
+        text, copies, longest = source.text, source.searched, self._longest - len(job.wanted.tag)
         tokens = self._encode(text)
         if self._too_long == "split" and (len(tokens) > longest or not are_possible(copies)):
-            return self._parts_of(source, tokens)
+            return self._parts_of(source, tokens, longest)
         if len(tokens) <= longest:
             is_nothing = not tokens and self._words_of is None  # a parse needs no pieces
             return [] if is_nothing else [Part(tokens, "", text, copies)]
         if self._too_long == "truncate":
             job.truncated = True
-            start = self._start_of(source, tokens)
+            start = self._start_of(source, tokens, longest)
             job.sources[place] = source = source._replace(copies=start.copies)
             return [start._replace(copies=source.searched)]
         raise LineError(
@@ -304,13 +304,13 @@ class LineProcessor:
             "--too-long split translates it in parts"
         )
 
-    def _start_of(self, source: ProtectedText, tokens: Sequence[int]) -> Part:
+    def _start_of(self, source: ProtectedText, tokens: Sequence[int], longest: int) -> Part:
         """Return as much of the start of a segment as the model takes.
 
         It ends before a copy of which only a part would fit, unless that is the first word. Its
         text, in which terms are looked for, is without a word of which only a part fits.
         """
-        text, longest = source.text, self._longest
+        text = source.text
         # As many characters as have at most so many pieces.
         end = bisect_right(
             range(1, len(text)), longest, key=lambda size: len(self._encode(text[:size]))
@@ -324,9 +324,8 @@ class LineProcessor:
         copies = [copy for copy in source.copies if copy.end <= end]
         return Part(tokens[:longest], "", text[:end], copies)
 
-    def _parts_of(self, source: ProtectedText, tokens: Sequence[int]) -> list[Part]:
+    def _parts_of(self, source: ProtectedText, tokens: Sequence[int], longest: int) -> list[Part]:
         """Return the parts of a segment; no part begins or ends within a copy."""
-        longest = self._longest
         if not source.searched:
             return parts_within(source.text, tokens, longest, self._encode)
         collapsed = CollapsedText(source, lambda text: len(self._encode(text)) <= longest)

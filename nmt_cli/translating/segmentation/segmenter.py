@@ -38,7 +38,8 @@ class Segmenter:
     """Cuts lines into sentences, and markup into its blocks of text.
 
     The rules of ``source_language`` cut sentences; None: that of the model. A line may ask for
-    something else than ``split_sentences`` and ``markup``. List marks are segments of their own.
+    something else than it, ``split_sentences`` and ``markup``. List marks are segments of their
+    own.
     Raises UserError if the model excludes sentences or markup, and WrongUsageError if
     ``markup`` is given although another option excludes it.
     """
@@ -69,7 +70,7 @@ class Segmenter:
             try:
                 if is_given:
                     is_markup = option == "--markup"
-                    self._cutter(is_split=not is_markup, is_markup=is_markup)
+                    self._cutter(self._language, is_split=not is_markup, is_markup=is_markup)
             except LineError as error:
                 is_by_option = str(error) == self._markup_refused
                 kind = WrongUsageError if is_by_option else UserError
@@ -93,16 +94,17 @@ class Segmenter:
             markup = None
         if request.alignments and (markup or self._is_parser):
             raise LineError(ALIGNMENTS_OF_MARKUP if markup else TREES_HAVE_NO_ALIGNMENTS)
+        language = request.source_language or self._language
         keeps_marks = self.keeps_text and not wanted.needs_model
-        has_mark = keeps_marks and mark_before(request.text, self._language) is not None
+        has_mark = keeps_marks and mark_before(request.text, language) is not None
         is_unseen = is_blank(request.text) and not request.text.isspace()
         if markup is None and (is_unseen or not (split or has_mark)):
             return uncut(request.text)
         cut = self._cutter(
-            is_split=split, is_markup=markup is not None, protection=wanted.protection
+            language, is_split=split, is_markup=markup is not None, protection=wanted.protection
         )
         if keeps_marks:
-            cut = partial(with_marks, cut=cut, language=self._language, wanted=wanted)
+            cut = partial(with_marks, cut=cut, language=language, wanted=wanted)
 
         def cut_unknown(text: str) -> Segments:
             return cut(text) if find is None or find(text) is None else whole(text)
@@ -115,7 +117,12 @@ class Segmenter:
         return MarkupSegments(request.text, markup, cut, request.tags, cut_unknown)
 
     def _cutter(
-        self, *, is_split: bool, is_markup: bool, protection: Protection | None = None
+        self,
+        language: str,
+        *,
+        is_split: bool,
+        is_markup: bool,
+        protection: Protection | None = None,
     ) -> Callable[[str], Segments]:
         """Return what cuts a text. Raises LineError if that is not possible."""
         if self._is_parser:
@@ -124,9 +131,9 @@ class Segmenter:
             raise LineError(self._markup_refused)
         if not is_split:
             return whole
-        if self._language == UNKNOWN_LANGUAGE:
+        if language == UNKNOWN_LANGUAGE:
             raise LineError(LANGUAGE_MISSING)
-        return lambda text: sentences(text, self._language, protection)
+        return lambda text: sentences(text, language, protection)
 
 
 def needs_no_model(text: str) -> bool:
