@@ -96,7 +96,13 @@ OPTIONS = {
         "--tag",
     }
     | {"--no-cuda-graphs", "--choose", "--shortlist"}
-    | {"--split-sentences", "--source-language", "--markup", "--translate-everything"},
+    | {
+        "--split-sentences",
+        "--source-language",
+        "--target-language",
+        "--markup",
+        "--translate-everything",
+    },
     "serve": DECODING_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
     | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
@@ -110,7 +116,8 @@ OPTIONS = {
     | {"--protect", "--translate-everything", "--shortlist", "--memory", "--memory-similarity"},
     "lexicon": {"--frequent", "--targets", "--by-default", "--workers", "--force", "--quiet"},
     "rescore": DECODING_OPTIONS
-    | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
+    | {"--ensemble", "--output", "--force", "--format", "--length-penalty"}
+    | {"--tag", "--source-language", "--target-language"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--terms", "--source", "--paper", "--ter", "--compare", "--test", "--samples", "--seed"}
     | {"--chrf-word-order", "--num-refs", "--documents", "--by-line", "--worst"},
