@@ -55,9 +55,9 @@ class RunHistory(NamedTuple):
     def deciding_set(self) -> str | None:
         """The name of the validation set that decides which checkpoint is the best, if it is known.
 
-        None also if that set has no name.
+        None also if that set has no name, or if the mean of all sets decides.
         """
-        if self.recipe is None:
+        if self.recipe is None or self.recipe.validation.best_on_mean:
             return None
         name = self.recipe.validation.deciding(self.recipe.data.validation_sets).name
         return name if name in self.validation_sets else None

@@ -199,10 +199,10 @@ def _refuse_other_text(run_dir: Path, corpus: PreparedCorpus, before: Mapping[st
 def _changes_of_measured_text(
     recipe: Recipe, corpus: PreparedCorpus, before: Mapping[str, Any]
 ) -> list[str]:
-    """Return what changed in the text of the validation set that decides, in words."""
-    now = corpus.manifest["files"]
-    part = validation_part(recipe.validation.deciding(corpus.validation).name)
-    names = [name for name in now.keys() | before.keys() if name.startswith(f"{part}.")]
+    """Return what changed in the text of the validation sets that decide, in words."""
+    now, sets = corpus.manifest["files"], recipe.validation.all_deciding(corpus.validation)
+    parts = tuple(f"{validation_part(each.name)}." for each in sets)
+    names = [name for name in now.keys() | before.keys() if name.startswith(parts)]
     is_same = all(now.get(name) == before.get(name) for name in names)
     return [] if is_same else ["the validation text"]
 

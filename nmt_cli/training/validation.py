@@ -1,7 +1,6 @@
 """Loss, perplexity, and BLEU or F1 on the validation sets, and on copies whose text is changed."""
 
 import math
-import random
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
@@ -11,14 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmt_cli.corpus.batching import derived_bits
-from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus, ValidationSet
 from nmt_cli.corpus.references import References, references_of
-from nmt_cli.corpus.text.augmentation import Augmenting, TextPair
 from nmt_cli.corpus.tokenizers.normalization import SIDES
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import joined_pieces
 from nmt_cli.files.file_names import SETS
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of
@@ -31,55 +26,16 @@ from nmt_cli.model.compiled.c_library import library_for
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.sections.corpora import Augmentation
 from nmt_cli.recipe.sections.training import ValidationSearch
 from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
+from nmt_cli.training.changed_sets import changed_sets
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.validation_outputs import Verdict, judge
 from nmt_cli.translating.translator import Translator
 
-
-def changed_sets(recipe: Recipe, corpus: PreparedCorpus) -> list[ValidationSet]:
-    """Return the copies of the set that decides, as ``validation.robustness`` asks for them.
-
-    The changes depend only on the kind and the line, so they are the same in all trainings.
-    """
-    decides = recipe.validation.deciding(corpus.validation)
-    return [_changed(decides, kind, recipe, corpus) for kind in recipe.validation.robustness]
-
-
-def _changed(
-    measured: ValidationSet, kind: str, recipe: Recipe, corpus: PreparedCorpus
-) -> ValidationSet:
-    config = Augmentation.model_validate({kind: 1.0})
-    symbols = recipe.tokenizer.user_defined_symbols
-    files = next(each for each in recipe.data.validation_sets if each.name == measured.name)
-    augmenting = Augmenting(config, symbols, None, files.tag)
-    pairs = []
-    for number, lines in enumerate(zip(*map(measured.lines, SIDES), strict=True)):
-        pair = TextPair(*(line.split() for line in lines))
-        draw = random.Random(derived_bits("validation.robustness", kind, number))
-        pairs.append(augmenting.changed(pair, [kind], (), draw))
-    texts = {side: [" ".join(getattr(pair, side)) for pair in pairs] for side in SIDES}
-    encoded = [corpus.tokenizer.encode_batch(texts[side], side) for side in SIDES]
-    longest = min(recipe.data.max_length, corpus.longest - 1)
-    with_loss = [
-        pair for pair in zip(*encoded, strict=True) if all(0 < len(ids) <= longest for ids in pair)
-    ]
-    source, target = (
-        _binarized([pair[place] for pair in with_loss], corpus.tokenizer) for place in (0, 1)
-    )
-    return ValidationSet(kind, source, target, texts.__getitem__)
-
-
-def _binarized(sentences: Sequence[list[int]], tokenizer: Tokenizer) -> BinarizedText:
-    with_ends = [[*ids, tokenizer.eos_id] for ids in sentences]
-    lengths = np.array([len(ids) for ids in with_ends], dtype=np.uint32)
-    return BinarizedText(np.array([*chain.from_iterable(with_ends)], dtype=np.uint32), lengths)
-
-
 QUALITY_DIGITS = 2  # of BLEU and F1, as they are shown: less is chance
 NUM_SUMS = 5  # those that ``Validator._loss_sums`` returns
+MEAN = "mean of all sets"  # no set can have this name
 _KEPT = " The best checkpoint and the patience stay as they were."
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
 
@@ -129,14 +85,14 @@ class Validation(NamedTuple):
 
     def log(self, step: int, *, is_best: bool) -> None:
         """Log the figures; if the sets have names, a line for each set."""
-        for each in self.sets or (self,):
+        for each in (*self.sets, *(() if self.sets and self.name != MEAN else (self,))):
             of_set = f", {each.name}" if each.name is not None else ""
             mark = " (best)" if is_best and each.name == self.name else ""
             logs.info(f"step {step:,}{of_set}: {each}{mark}")
             if each.why_no_number is not None:
                 logs.warning(
                     f"step {step:,}{of_set}: --validation-script gave no number: "
-                    f"{each.why_no_number}.{_KEPT if each.name == self.name else ''}"
+                    f"{each.why_no_number}.{_KEPT if self.quality is None else ''}"
                 )
 
     def __str__(self) -> str:
@@ -147,6 +103,25 @@ class Validation(NamedTuple):
         if self.bleu is not None:
             text += f", BLEU {self.bleu:.2f}"
         return text if self.script is None else f"{text}, script {short_number(self.script, 4)}"
+
+
+def _mean_of(sets: Sequence[Validation], digits: int | None) -> Validation:
+    """Return the mean of each figure, of the quality in ``digits``; None if a set does not have it.
+
+    BLEU has the signature of the first set.
+    """
+
+    def mean(name: str) -> Any:
+        values = [getattr(each, name) for each in sets]
+        return None if None in values else math.fsum(values) / len(values)
+
+    quality = mean("quality")
+    return Validation(
+        **{name: mean(name) for name in ("loss", "nll", "bleu", "parseval", "script")},
+        quality=quality if quality is None or digits is None else round(quality, digits),
+        name=MEAN,
+        signature=sets[0].signature,
+    )
 
 
 class Validator:
@@ -192,11 +167,11 @@ class Validator:
     ) -> Validation | None:
         """Return the figures of the model as it is now, or None if ``stop`` came meanwhile.
 
-        Of several sets, these are the figures of the set that decides which checkpoint is the best;
-        their ``sets`` has the figures of each. The micro-batches hold at most ``max_tokens`` a
-        side. The model is left in evaluation mode. Each rank measures a share of each set, and all
-        return the same figures. Raises FullMemoryError on all ranks if a sentence pair does not fit
-        the memory of one of them, and UserError if a line cannot be translated.
+        Of several sets, these are the figures of the set that decides which checkpoint is the best,
+        or the mean; their ``sets`` has the figures of each. The micro-batches hold at most
+        ``max_tokens`` a side. The model is left in evaluation mode. Each rank measures a share of
+        each set, and all return the same figures. Raises FullMemoryError on all ranks if a sentence
+        pair does not fit the memory of one of them, and UserError if a line cannot be translated.
 
         ``judged`` has the numbers that the script gave this model before, by the names of the sets;
         that of the main rank counts.
@@ -238,6 +213,9 @@ class Validator:
                     script=verdict.number, quality=verdict.number, why_no_number=verdict.failure
                 )
         decides = config.deciding(found)
+        if config.best_on_mean:
+            digits = None if self._script or config.best_by == "loss" else QUALITY_DIGITS
+            decides = _mean_of(found[: len(self._corpus.validation)], digits)
         has_names = len(found) > 1 or decides.name is not None
         return decides._replace(sets=tuple(found)) if has_names else decides
 

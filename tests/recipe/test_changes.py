@@ -125,6 +125,7 @@ DECLARED = [
     "training.seed",
     "validation.best_by",
     "validation.best_on",
+    "validation.best_on_mean",
 ]
 
 

@@ -77,7 +77,7 @@ WRONG_VALUES = {
     | {"data.filters.remove_duplicates", "data.source_language", "data.target_language"}
     | {"data.filters.remove_duplicate_sources", "data.filters.remove_duplicate_targets"}
     | {"data.filters.remove_held_out", "data.filters.remove_held_out_sentences"}
-    | {"data.filters.remove_copies"}
+    | {"data.filters.remove_copies", "validation.best_on_mean"}
     | {"data.filters.remove_different_urls"}
     | {"model.attention_biases", "model.feed_forward_biases", "model.embedding_norm"}
     | {"tokenizer.byte_fallback", "tokenizer.split_digits", "tokenizer.shared"}

@@ -13,7 +13,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.search import engine
-from nmt_cli.training.validation import Validator, changed_sets
+from nmt_cli.training.changed_sets import changed_sets
+from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.fake_models import CopyModel
 from tests.trainers import new_trainer

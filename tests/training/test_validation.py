@@ -6,6 +6,7 @@ Of several validation sets, each is measured as if it were the only one, and one
 import json
 import shlex
 import sys
+from statistics import mean
 
 import pytest
 import torch
@@ -171,6 +172,38 @@ def test_one_set_decides(together, tmp_path, best_on):
     assert found == decides._replace(sets=found.sets)
     assert found.quality == -decides.loss
     assert {**found.as_record(), "sets": None} == {**decides.as_record(), "sets": None}
+
+
+@pytest.mark.usefixtures("copying")
+@pytest.mark.parametrize("best_by", ["loss", "bleu"])
+def test_the_mean_decides(together, tmp_path, best_by):
+    recipe = changed(together.recipe, validation={"best_on_mean": True, "best_by": best_by})
+    found = measured(together._replace(recipe=recipe), tmp_path / "run")
+    one = measured(together, tmp_path / "one")
+    figures = ("loss", "nll", "bleu")
+    assert [[getattr(each, name) for name in figures] for each in found.sets] == [
+        [getattr(each, name) for name in figures] for each in one.sets
+    ]
+    record = found.as_record()
+    for name in figures:
+        assert record[name] == pytest.approx(mean(getattr(each, name) for each in found.sets))
+    assert record["quality"] == pytest.approx(
+        -record["loss"] if best_by == "loss" else record["bleu"], abs=0.01
+    )
+    assert list(record["sets"]) == list(SIZES)
+
+
+def test_best_and_patience_follow_the_mean(together, tmp_path, caplog):
+    scores = {1: (20.0, 10.0, 5.0), 2: (31.0, 5.0, 5.0), 3: (8.0, 30.0, 5.0), 4: (32.0, 1.0, 1.0)}
+    validation = {**BEST, "best_on_mean": True, "patience": 1}
+    logs.configure(quiet=False)
+    assert train(together, tmp_path / "run", validation, scores) == (4, 3)
+    lines = [line for line in caplog.messages if line.startswith("step 3, ")]
+    assert [line.split(": ")[0] for line in lines] == [
+        *(f"step 3, {name}" for name in SIZES),
+        "step 3, mean of all sets",
+    ]
+    assert [line.endswith("BLEU 14.33 (best)") for line in lines] == [False, False, False, True]
 
 
 @pytest.mark.usefixtures("copying")

@@ -203,15 +203,22 @@ class ValidationConfig(Interval):
     best_on: Annotated[SetName | None, Effect.COURSE | QUALITY] = None
     """Name of the validation set that decides which checkpoint is the best and when patience is
     used up; by default the first one."""
+    best_on_mean: Annotated[Flag, Effect.COURSE | QUALITY] = False
+    """Whether the mean over all validation sets decides that, in place of one set."""
     robustness: Annotated[tuple[Robustness, ...], Effect.COURSE] = ()
     """Also measure copies of the validation set that decides, in which the text is changed as
     data.train.augment changes it. A copy has the name of its change."""
     patience: Annotated[Epochs | None, Effect.COURSE] = None
     """Stop after this many validations without improvement."""
 
+    def all_deciding(self, sets: Iterable[AnySet]) -> list[AnySet]:
+        """Return the validation sets that decide which checkpoint is the best."""
+        found = [each for each in sets if self.best_on in (None, each.name)]
+        return found if self.best_on_mean else found[:1]
+
     def deciding(self, sets: Iterable[AnySet]) -> AnySet:
-        """Return which of the validation sets decides which checkpoint is the best."""
-        return next(each for each in sets if self.best_on in (None, each.name))
+        """Return the validation set that decides which checkpoint is the best, or the first."""
+        return self.all_deciding(sets)[0]
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the interval, and a best_by that is not measured."""
@@ -220,6 +227,9 @@ class ValidationConfig(Interval):
         if (by == "bleu" and self.bleu == "off") or (by == "parseval" and self.parseval == "off"):
             text = f"must be loss if {by} is off, but is {by}; give best_by: loss, or {by}: beam"
             yield Problem("best_by", text, by)
+        if self.best_on_mean and self.best_on is not None:
+            text = f"must be left out beside best_on_mean, but is {self.best_on}"
+            yield Problem("best_on", text, "best_on_mean")
 
 
 class CheckpointsConfig(Interval):
