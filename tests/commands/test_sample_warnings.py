@@ -56,14 +56,27 @@ def test_right_text_gives_no_message(messages):
 
 
 def test_each_corpus_is_judged_by_its_own_languages(messages):
+    tag = "data.validation.tag=<2en>"
     french = "source: data/a.fr, target: data/a.en, tag: <2en>"
-    assert messages(f"data.train=[{{{french}, languages: [fr, en]}}]") == []
-    (swapped,) = messages(f"data.train=[{{{french}, languages: [en, fr]}}]")
+    assert messages(tag, f"data.train=[{{{french}, languages: [fr, en]}}]") == []
+    (swapped,) = messages(tag, f"data.train=[{{{french}, languages: [en, fr]}}]")
     assert swapped.endswith("looks like French, target like English; exchange source and target")
-    (other,) = messages(f"data.train=[{{{french}, languages: [de, en]}}]")
+    (other,) = messages(tag, f"data.train=[{{{french}, languages: [de, en]}}]")
     assert other.endswith("source looks like French, not German; correct the file or its languages")
-    (script,) = messages(f"data.train=[{{{french}, languages: [ru, en]}}]")
+    (script,) = messages(tag, f"data.train=[{{{french}, languages: [ru, en]}}]")
     assert script.endswith("but ru is written in Cyrillic; correct the file or its languages")
+
+
+def test_a_set_without_the_tag_that_all_training_text_has(corpus, messages):
+    train = "data.train=[{source: data/a.en, target: data/a.de, tag: <2de>}]"
+    assert messages(train) == [
+        "Warning: data/val.en and data/val.de: no tag, but all training text has one, and the "
+        "model refuses lines without; write tag: <2de> beside it"
+    ]
+    assert messages(train, "data.validation.tag=<2de>") == []
+    assert messages(train.replace(", tag", "}, {source: data/a.en, target: data/a.de, tag")) == []
+    corpus.write("data/val.en", [f"<2de> {line}" for line in sentences("en")[::-1]])
+    assert messages(train) == []
 
 
 def test_preprocess_warns_as_check_does(corpus, messages, capsys):
@@ -117,12 +130,13 @@ def test_text_in_another_language_is_named_once(messages):
         "data.target_language"
     ]
     # Of a model of several languages.
-    assert messages(french.replace("a.fr", "a.fr, tag: <2fr>")) == [
+    tag = "data.validation.tag=<2de>"
+    assert messages(tag, french.replace("a.fr", "a.fr, tag: <2fr>")) == [
         "Warning: <2fr>: tags of other languages than en and de; write languages: [SOURCE, TARGET] "
         "beside each, so that translate and serve know its pair"
     ]
-    assert messages(french.replace("a.fr", "a.fr, tag: <2fr>, languages: [en, fr]")) == []
-    assert len(messages(french.replace("a.fr", "a.fr, tag: <bt>"))) == 1
+    assert messages(tag, french.replace("a.fr", "a.fr, tag: <2fr>, languages: [en, fr]")) == []
+    assert len(messages(tag, french.replace("a.fr", "a.fr, tag: <bt>"))) == 1
 
 
 def test_names_of_columns_are_no_pair(corpus, messages):

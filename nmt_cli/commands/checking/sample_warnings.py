@@ -68,7 +68,10 @@ def warn_of_samples(recipe: Recipe, text: RecipeText | None = None) -> set[Path]
         if corpus.files.languages is not None or not _names_language(corpus.files.tag):
             found += _on_languages(corpus)
         found += [] if is_in_pieces else _on_entities(corpus)
-    found += [] if is_treebank else [*_on_unlike(sampled), *_on_tags(sampled, data.languages)]
+    if not is_treebank:
+        tags = {corpus.tag for corpus in data.train}
+        found += [*_on_unlike(sampled), *_on_tags(sampled, data.languages)]
+        found += [] if None in tags else _on_missing_tags(sampled, tags)
     for warning in dict.fromkeys(found):
         logs.warning(warning)
     for note in () if is_treebank or is_in_pieces else _on_alike(sampled):
@@ -129,6 +132,17 @@ def _on_tags(sampled: Sequence[Sampled], languages: tuple[str, str]) -> Iterator
             f"{languages[1]}; write languages: [SOURCE, TARGET] beside each, so that translate and "
             "serve know its pair"
         )
+
+
+def _on_missing_tags(sampled: Sequence[Sampled], tags: set[str | None]) -> Iterator[str]:
+    """Yield the sets without a tag, in a recipe whose training text always has one of ``tags``."""
+    for files, sample, *_ in sampled:
+        lines = sample.sides[0]
+        if files.tag is None and not all(line.split(maxsplit=1)[0] in tags for line in lines):
+            yield (
+                f"{files}: no tag, but all training text has one, and the model refuses lines "
+                f"without; write tag: {any_of(sorted(map(str, tags)))} beside it"
+            )
 
 
 def _on_languages(corpus: Sampled) -> Iterator[str]:
