@@ -173,13 +173,13 @@ def _with_languages(
 ) -> tuple[Path, tuple[str, str]]:
     """Return the directory of the model that ``path`` means, and the languages of the text.
 
-    Raises UserError if the model has no such pair, or if the source language has no effect: the
-    model has no pairs, and no line is split.
+    Raises UserError if the model has no such pair, if a document needs a tag, or if the source
+    language has no effect: the model has no pairs, and no line is split.
     """
     # These imports take time, and few texts need them here.
     from nmt_cli.recipe.model_settings import languages_of
     from nmt_cli.saved.model_directory import use_model
-    from nmt_cli.translating.encoding.language_tags import for_pair
+    from nmt_cli.translating.encoding.language_tags import for_pair, why_a_tag_is_needed
 
     found, settings = use_model(path, lambda model: (model.path, model.settings))
     may_split = options.split_sentences or form == "jsonl"  # a line may ask for it
@@ -188,8 +188,12 @@ def _with_languages(
             "--source-language has an effect only with --split-sentences, because this model names "
             "no pairs of languages; add --split-sentences or omit it."
         )
-    text = for_pair(settings, *_asked(options))[0].text
-    return found, languages_of(text)
+    of_pair, tag = for_pair(settings, *_asked(options))
+    if tag is None and form in ENDINGS and settings.pairs and all(p.tag for p in settings.pairs):
+        raise WrongUsageError(
+            f"the document cannot be translated: {why_a_tag_is_needed(settings.pairs)}."
+        )
+    return found, languages_of(of_pair.text)
 
 
 @contextmanager

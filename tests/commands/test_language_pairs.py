@@ -173,6 +173,18 @@ def test_rescore_takes_the_tag_as_translate_does(model, line, tmp_path):
         assert found == [pytest.approx(second["score"])] * 2 + [None]
 
 
+def test_a_document_needs_a_pair(model, line, tmp_path):
+    (tmp_path / "a.md").write_text(f"{line}\n")
+    given = {"input_path": tmp_path / "a.md", "output_path": tmp_path / "b.md", "threads": 1}
+    options: dict[str, Any] = {**given, **FP32}
+    with pytest.raises(UserError, match=r"^the document cannot be translated: it has no tag, .*"):
+        translate.run(model, **options)
+    assert not (tmp_path / "b.md").exists()
+    assert translate.run(model, **options, source_language="pt") == 0
+    (found,) = translated(model, line, source_language="pt")
+    assert (tmp_path / "b.md").read_text().strip() == found
+
+
 @pytest.mark.parametrize("filters", ["min_language: 0.5", "min_script: 0.5"])
 def test_filters_judge_each_corpus_by_its_languages(filters, corpus):
     texts = {code: sentences(code) for code in ("en", "de", "fr")}

@@ -197,7 +197,7 @@ def test_what_has_a_translation_is_only_translated_again_if_asked(shouting, tmp_
 
 
 def test_a_memory_gets_texts_in_the_languages_of_the_model(shouting, tmp_path, monkeypatch):
-    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
+    monkeypatch.setattr(translate, "_with_languages", lambda model, *_: (model, ("en", "nb")))
     unit = '<tu><tuv xml:lang="en-GB"><seg>a cat</seg></tuv></tu>'
     (tmp_path / "a.tmx").write_text(f"<tmx><body>{unit}</body></tmx>")
     assert run("--input", "a.tmx", "--output", "b.tmx").exit_code == 0
@@ -206,7 +206,7 @@ def test_a_memory_gets_texts_in_the_languages_of_the_model(shouting, tmp_path, m
 
 
 def test_only_xliff_has_a_place_for_several_translations(shouting, tmp_path, monkeypatch):
-    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
+    monkeypatch.setattr(translate, "_with_languages", lambda model, *_: (model, ("en", "nb")))
     (tmp_path / "a.xlf").write_text("<xliff version='1.2'/>")
     assert run("--input", "a.xlf", "--output", "b.xlf", "--n-best", "2").exit_code == 0
     (tmp_path / "a.po").write_text('msgid "a"\nmsgstr ""\n')
@@ -273,7 +273,7 @@ def test_formats_that_differ_alone_are_failures_also_when_a_finished_output_is_r
 
 
 def test_locked_texts_are_named_and_are_no_failures(shouting, tmp_path, monkeypatch):
-    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
+    monkeypatch.setattr(translate, "_with_languages", lambda model, *_: (model, ("en", "nb")))
     units = "".join(
         f"<trans-unit {lock}><source>{text}</source></trans-unit>"
         for text, lock in [("a cat", ""), ("a key", "translate='no'"), ("x", "m:locked='true'")]
@@ -298,7 +298,7 @@ def test_locked_texts_are_named_and_are_no_failures(shouting, tmp_path, monkeypa
     ],
 )  # fmt: skip
 def test_why_nothing_is_translated(shouting, tmp_path, monkeypatch, name, text, reason):
-    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
+    monkeypatch.setattr(translate, "_with_languages", lambda model, *_: (model, ("en", "nb")))
     (tmp_path / name).write_text(text)
     done = run("--input", name)
     assert (done.exit_code, done.stdout) == (0, text)

@@ -78,6 +78,17 @@ def _unknown(tag: str, pairs: Sequence[LanguagePair]) -> str:
     return f"this model has no tag {tag!r}; give {listed([each for each in pairs if each.tag])}"
 
 
+def why_a_tag_is_needed(pairs: Sequence[LanguagePair]) -> str:
+    """Return why no text without a tag is translated, with the options that give one."""
+    sources, targets = (list(dict.fromkeys(each[side] for each in pairs)) for side in (1, 2))
+    side, codes = ("source", sources) if len(sources) > 1 else ("target", targets)
+    return (
+        "it has no tag, but all training text of this model had one; give "
+        f"--{side}-language {any_of(list(map(str, codes[:MOST_LISTED])))}, or --tag with "
+        f"{listed(pairs)}"
+    )
+
+
 class LanguageTags:
     """The tag of each line: that of all lines, its own, or one that its text begins with."""
 
@@ -99,14 +110,7 @@ class LanguageTags:
         if text.split(maxsplit=1)[0] in self._known:
             return ()
         if not pieces and None not in self._known:
-            sources = any_of(list(dict.fromkeys(each.source for each in self._pairs))[:MOST_LISTED])
-            targets = any_of(list(dict.fromkeys(each.target for each in self._pairs))[:MOST_LISTED])
-            by_source = len({each.source for each in self._pairs}) > 1
-            option = f"--source-language {sources}" if by_source else f"--target-language {targets}"
-            raise LineError(
-                f"it has no tag, but all training text of this model had one; give {option}, or "
-                f"--tag with {listed(self._pairs)}"
-            )
+            raise LineError(why_a_tag_is_needed(self._pairs))
         return pieces
 
     def source_of(self, tag: str | None) -> str | None:
