@@ -1,5 +1,5 @@
 """Writes what is made from the program: pages of docs/reference/, the keys that shells complete,
-the picture of the rooms.
+the picture of the folders.
 
 python -m tests.reference_pages
 """
@@ -40,7 +40,7 @@ from nmt_cli.serving.served import KEY_FIELDS, Options
 from nmt_cli.serving.service import SMALL_REQUEST, Endpoint, Service
 from nmt_cli.translating.interface.record_keys import Key
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
-from tests import rooms_picture
+from tests import folders_picture
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 100
@@ -306,7 +306,7 @@ PAGES = {
     "docs/reference/recipe-keys.md": recipe_keys,
     "docs/reference/commands.md": commands,
     "docs/reference/http.md": http,
-    "docs/rooms.svg": rooms_picture.picture,
+    "docs/folders.svg": folders_picture.picture,
     "nmt_cli/command_line/recipe_keys.txt": completed_keys,
     "nmt_cli/recipe/model_values.json": model_values,
 }

@@ -1,4 +1,4 @@
-"""Draws the rooms of the package: its folders, and the files beside them.
+"""Draws the folders of the package, the files beside them, and their imports.
 
 An arrow is an import. Left out are arrows that follow from the others: if `a` imports `b` and `b`
 imports `c`, there is none from `a` to `c`.
@@ -13,90 +13,92 @@ WIDTH, ROW, BOX, GAP, MARGIN = 1000, 84, 30, 24, 20  # dots
 LETTER, PADDING = 7.3, 24  # the width of a box is that of its name
 
 
-def imports_of_rooms() -> dict[str, set[str]]:
-    """Return what each room imports of the others."""
-    rooms: dict[str, set[str]] = {}
+def imports_of_folders() -> dict[str, set[str]]:
+    """Return what each folder, or file beside the folders, imports of the others."""
+    folders: dict[str, set[str]] = {}
     for file, imported in imports_of_files().items():
-        room = _room_of(file)
-        rooms.setdefault(room, set()).update({_room_of(each) for each in imported} - {room})
-    return rooms
+        folder = _folder_of(file)
+        folders.setdefault(folder, set()).update({_folder_of(each) for each in imported} - {folder})
+    return folders
 
 
 def rows_of(imports: Mapping[str, set[str]]) -> list[list[str]]:
-    """Return the rooms of each row, the highest first: a room is just below all that import it."""
+    """Return the rows, the highest first: a folder is just below all that import it."""
     rows: list[list[str]] = []
     left = dict(imports)
     while left:
         imported = set().union(*left.values())
         rows.append(sorted(left.keys() - imported))
-        assert rows[-1], f"rooms import each other: {sorted(left)}"
-        for room in rows[-1]:
-            del left[room]
+        assert rows[-1], f"folders import each other: {sorted(left)}"
+        for folder in rows[-1]:
+            del left[folder]
     return rows
 
 
 def shortest_arrows(imports: Mapping[str, set[str]]) -> list[tuple[str, str]]:
     """Return the imports that do not follow from others (the transitive reduction)."""
     reached: dict[str, set[str]] = {}
-    for room in [room for row in reversed(rows_of(imports)) for room in row]:
-        reached[room] = imports[room].union(*(reached[below] for below in imports[room]))
+    for folder in [folder for row in reversed(rows_of(imports)) for folder in row]:
+        reached[folder] = imports[folder].union(*(reached[below] for below in imports[folder]))
     return [
-        (room, below)
-        for room in sorted(imports)
-        for below in sorted(imports[room])
-        if not any(below in reached[other] for other in imports[room])
+        (folder, below)
+        for folder in sorted(imports)
+        for below in sorted(imports[folder])
+        if not any(below in reached[other] for other in imports[folder])
     ]
 
 
 def picture() -> str:
     """Return the picture as SVG."""
-    imports = imports_of_rooms()
+    imports = imports_of_folders()
     rows = rows_of(imports)
     height = len(rows) * ROW + 2 * MARGIN
     boxes: dict[str, tuple[int, int, int]] = {}
-    for number, rooms in enumerate(rows):
-        boxes.update(_boxes(_ordered(rooms, imports, boxes), MARGIN + number * ROW))
+    for number, folders in enumerate(rows):
+        boxes.update(_boxes(_ordered(folders, imports, boxes), MARGIN + number * ROW))
     arrows = [
-        f'<path d="M{_x(boxes[room])} {boxes[room][1] + BOX} L{_x(boxes[below])} '
+        f'<path d="M{_x(boxes[folder])} {boxes[folder][1] + BOX} L{_x(boxes[below])} '
         f'{boxes[below][1] - 3}"/>'
-        for room, below in shortest_arrows(imports)
+        for folder, below in shortest_arrows(imports)
     ]
     texts = [
         f'<rect x="{left}" y="{top}" width="{width}" height="{BOX}" rx="4"/>'
-        f'<text x="{left + width // 2}" y="{top + 20}">{room}</text>'
-        for room, (left, top, width) in boxes.items()
+        f'<text x="{left + width // 2}" y="{top + 20}">{folder}</text>'
+        for folder, (left, top, width) in boxes.items()
     ]
     return "\n".join([_head(height), *arrows, "</g>", "<g>", *texts, "</g>", "</svg>", ""])
 
 
-def _room_of(file: str) -> str:
+def _folder_of(file: str) -> str:
     parts = file.split("/")
     return parts[0] + "/" if len(parts) > 1 else parts[0]
 
 
 def _ordered(
-    rooms: Iterable[str], imports: Mapping[str, set[str]], boxes: Mapping[str, tuple[int, int, int]]
+    folders: Iterable[str],
+    imports: Mapping[str, set[str]],
+    boxes: Mapping[str, tuple[int, int, int]],
 ) -> list[str]:
-    """Return the rooms of a row in the order of the middle of those above that import them."""
+    """Return the folders of a row in the order of the middle of those above that import them."""
 
-    def middle(room: str) -> float:
-        above = [_x(boxes[user]) for user in boxes if room in imports[user]]
+    def middle(folder: str) -> float:
+        above = [_x(boxes[user]) for user in boxes if folder in imports[user]]
         return sum(above) / len(above) if above else WIDTH / 2
 
-    return sorted(rooms, key=lambda room: (middle(room), room))
+    return sorted(folders, key=lambda folder: (middle(folder), folder))
 
 
-def _boxes(rooms: list[str], top: int) -> dict[str, tuple[int, int, int]]:
+def _boxes(folders: list[str], top: int) -> dict[str, tuple[int, int, int]]:
     """Return the left edge, top and width of each box of a row, spread over the picture."""
-    widths = [round(len(room) * LETTER) + PADDING for room in rooms]
-    space = (WIDTH - 2 * MARGIN - sum(widths)) / (len(rooms) + 1)
-    assert space >= GAP / 2, f"too many rooms in a row: {rooms}"
+    widths = [round(len(folder) * LETTER) + PADDING for folder in folders]
+    space = (WIDTH - 2 * MARGIN - sum(widths)) / (len(folders) + 1)
+    assert space >= GAP / 2, f"too many folders in a row: {folders}"
     lefts = [MARGIN + space]
     for width, _ in pairwise([*widths, 0]):
         lefts.append(lefts[-1] + width + space)
     return {
-        room: (round(left), top, width)
-        for room, left, width in zip(rooms, lefts, widths, strict=False)
+        folder: (round(left), top, width)
+        for folder, left, width in zip(folders, lefts, widths, strict=False)
     }
 
 
