@@ -248,13 +248,13 @@ class PieceSampler:
     """
 
     def __init__(
-        self, ways: SubwordSampling, seed: int, longest: int, tags: Collection[int] = ()
+        self, sampling: SubwordSampling, seed: int, longest: int, tags: Collection[int] = ()
     ) -> None:
-        self._ways, self._seed = ways, seed
+        self._sampling, self._seed = sampling, seed
         self._longest = longest  # tokens of the longest sentence, with its </s>
-        self._texts = {piece.id: t for t, piece in ways.pieces.items() if piece.id not in tags}
+        self._texts = {piece.id: t for t, piece in sampling.pieces.items() if piece.id not in tags}
         # Words are cut on their own, unless pieces reach over a space.
-        if any(SPACE_IN_PIECES in text[1:] for text in ways.pieces):
+        if any(SPACE_IN_PIECES in text[1:] for text in sampling.pieces):
             self._word_beginnings = frozenset[int]()
         else:
             texts = self._texts.items()
@@ -282,7 +282,7 @@ class PieceSampler:
         for word in self._words(sentence):
             if word[0] in self._texts:
                 text = "".join([self._texts[piece] for piece in word])
-                drawn.extend(self._ways.draw(text, word, draw))
+                drawn.extend(self._sampling.draw(text, word, draw))
             else:
                 drawn.extend(word)
         return drawn
@@ -313,8 +313,9 @@ def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:
             f"tokenizer.sampling needs one SentencePiece model, but {recipe.origin} has two of "
             "them and a vocabulary; remove tokenizer.sampling."
         )
-    ways = corpus.tokenizer.subword_sampling(strength, str(corpus.directory / SENTENCEPIECE_MODEL))
+    model_file = str(corpus.directory / SENTENCEPIECE_MODEL)
+    sampling = corpus.tokenizer.subword_sampling(strength, model_file)
     longest = max(corpus.source.longest, corpus.target.longest)
     found = [tag_ids(tag, corpus.tokenizer) or [] for tag in recipe.data.tags.values()]
     tags = {ids[-1] for ids in found if ids}
-    return PieceSampler(ways, recipe.training.seed, longest, tags)
+    return PieceSampler(sampling, recipe.training.seed, longest, tags)

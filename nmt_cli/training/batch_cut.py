@@ -208,7 +208,7 @@ def try_micro_batch(pairs: SentencePairs, state: TrainingState, engine: Gradient
     reserved = memory_to_reserve(state, engine.machine)
     engine.try_gradient(engine.on_device(pairs))
     state.model.zero_grad(set_to_none=True)
-    engine.forget_graphs()  # steps have other rooms
+    engine.forget_graphs()  # those of steps have other padded shapes
     del reserved
 
 

@@ -29,7 +29,7 @@ WARM_UP, COUNTED = 3, 50
 
 
 def milliseconds(recipe: Recipe, corpus: PreparedCorpus, num_ranks: int) -> float:
-    """Return the milliseconds of CPU time of a batch, in rooms as for a GPU."""
+    """Return the milliseconds of CPU time of a batch, in padded shapes as for a GPU."""
     model = Transformer(recipe.model, corpus.tokenizer.size)
     machine = Machine(torch.device("cpu"), "bf16", Ranks(0, num_ranks))
     engine = GradientEngine.of(model, 1, 0.1, 1, machine)

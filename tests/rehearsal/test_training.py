@@ -181,7 +181,7 @@ def test_deterministic_training_takes_varlen_attention_without_measuring(rehears
     [(True, "rooms"), pytest.param(False, "single", marks=pytest.mark.slow)],
 )
 def test_checkpoints_name_what_a_machine_without_graphs_does(is_deterministic, recorded, rehearse):
-    """What was measured is kept; rooms compute what graphs do, so these are tried again."""
+    """What was measured is kept; graphs are tried again, since padded shapes give their numbers."""
     report = rehearse(
         "choose attention", costs=[{}, {}], cannot_record=1, is_deterministic=is_deterministic
     )

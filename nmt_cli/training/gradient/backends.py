@@ -7,7 +7,8 @@ class Backends(NamedTuple):
     """The backend of each part of a gradient; None on a CPU, and before it is chosen."""
 
     attention: Literal["varlen", "padded", "triton"] | None = None
-    # Of a micro-batch: by one CUDA graph, kernel by kernel, or that in rooms, which are for graphs.
+    # Of a micro-batch: one CUDA graph; kernel by kernel; or kernel by kernel over padded shapes, as
+    # in a graph, which manifests of checkpoints call "rooms".
     launches: Literal["graph", "single", "rooms"] | None = None
     residuals: Literal["torch", "triton"] | None = None
     activation: Literal["torch", "triton"] | None = None

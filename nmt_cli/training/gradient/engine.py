@@ -139,7 +139,7 @@ class GradientEngine(NamedTuple):
     def arithmetic(self) -> dict[str, Any]:
         """Return what rounding depends on, for a checkpoint.
 
-        Launches are "rooms" if graphs cannot be recorded.
+        ``launches`` is "rooms", padded shapes without graphs, if graphs cannot be recorded.
         """
         backends = self.backends
         if self.graphed is not None and self.graphed.cannot_record:

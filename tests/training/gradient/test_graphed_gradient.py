@@ -189,7 +189,7 @@ def test_a_room_holds_its_sentences_and_fillers_of_allowed_lengths(pairs, most_p
 
 @pytest.mark.parametrize("lengths", [CAPTIONS, NEWS])
 @pytest.mark.parametrize("num_ranks", [1, 8])
-def test_rooms_of_the_papers_batches_have_little_padding(lengths, num_ranks):
+def test_padded_shapes_of_the_papers_batches_have_little_padding(lengths, num_ranks):
     drawn = random_lengths(np.random.default_rng(1), 60_000, lengths)
     source, target = (side.astype(np.uint16) for side in drawn)
     plan = BatchPlan(source, target, 25_000, 1, [(len(source), 1.0)])
