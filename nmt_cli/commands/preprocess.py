@@ -77,7 +77,7 @@ def run(
         partial.manifest.update(_prepare(for_new_text(recipe_file.recipe), partial.path, workers))
         manifest = partial.manifest
     _report(directory, manifest)
-    # A default is no wish; after a short training, train proposes the average that it allows.
+    # A default is no request: after a short training, train proposes the average that it allows.
     if "keep_for_average" in recipe_file.recipe.checkpoints.model_fields_set:
         warn_of_few_checkpoints(recipe_file)
 
@@ -103,7 +103,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
             validation_part(files.name): ParallelCorpora([files], pool, plain=text.plain)
             for files in data.validation_sets
         }
-        _look_over(training, validation.values(), held_out, data, text, folder)
+        _read_first(training, validation.values(), held_out, data, text, folder)
         measured = [report for corpora in validation.values() for report in corpora.reports]
         _warn(text_warnings.on_text(training.reports, measured, recipe, held_out, not_utf8))
 
@@ -159,7 +159,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     }
 
 
-def _look_over(
+def _read_first(
     training: ParallelCorpora,
     validation: Collection[ParallelCorpora],
     held_out: Mapping[str, HeldOut],
@@ -174,7 +174,7 @@ def _look_over(
     with logs.progress("reading", "pairs") as counter:
         reading = _Reading(counter, map(text.plain, [*data.train, *data.validation_sets]))
         for corpora in validation:
-            corpora.look_over(folder, reading.advance)
+            corpora.read_first(folder, reading.advance)
         for key, pairs in held_out.items():
             if data.filters.needs_held_out and not pairs.is_whole:
                 raise UserError(
@@ -182,7 +182,7 @@ def _look_over(
                     f"most {MOST_PAIRS:,} pairs, but data.{key} has more; give fewer pairs, or "
                     "leave the filter out."
                 )
-        training.look_over(folder, reading.advance, held_out)
+        training.read_first(folder, reading.advance, held_out)
     for corpora in (*validation, training):
         _refuse_blank(corpora)
     _refuse_nothing_kept(training, training.num_text_pairs)

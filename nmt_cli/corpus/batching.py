@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.binarized import Indices, leave_memory
 from nmt_cli.corpus.epoch_pairs import Corpora, EpochPairs, EpochSlice, refuse_wrong_weights
 from nmt_cli.corpus.node_memory import Arrays, NodeMemory, Order
+from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.messages.errors import UserError
 
 Lengths = NDArray[np.uint16] | NDArray[np.uint32]
@@ -28,7 +29,6 @@ PARTS_IN_MEMORY = 16  # of so many pairs, at most, if the lengths are in a file
 # next epoch. Ranks are fewer batches apart, because each step waits for all of them.
 LAST_BATCHES = 8
 EPOCHS_OF_A_STAGE = 1 << 40  # more than a training has
-SIDES_OF_LENGTHS = ("source", "target")  # the fields of the lengths of a pair
 
 
 class Epoch(NamedTuple):
@@ -88,7 +88,7 @@ class BatchPlan:
         self._longest = max(int(source_lengths.max()), int(target_lengths.max()))
         leave_memory(source_lengths, target_lengths)
         self._bucket_of_length = _bucket_of_length(self._longest)
-        sides = zip(SIDES_OF_LENGTHS, (source_lengths, target_lengths), strict=True)
+        sides = zip(SIDES, (source_lengths, target_lengths), strict=True)
         self._of_a_pair = np.dtype([(name, lengths.dtype) for name, lengths in sides])
         if self._longest > tokens_per_step:
             raise UserError(
@@ -236,7 +236,7 @@ class BatchPlan:
         for start in range(0, len(places), at_once):
             part = slice(start, start + at_once)
             found = pairs.at(places[part].astype(np.int64)).pairs
-            for name, side in zip(SIDES_OF_LENGTHS, (self._source, self._target), strict=True):
+            for name, side in zip(SIDES, (self._source, self._target), strict=True):
                 lengths[name][part] = side[found]
                 leave_memory(side)
 
@@ -289,7 +289,7 @@ def _bounds_of_batches(parts: Iterable[NDArray[Any]], tokens_per_step: int) -> I
     run: NDArray[Any] = np.empty(0)  # it may go on in the next part
     for part in parts:
         run = np.concatenate([run, part]) if len(run) else part
-        ends = [np.cumsum(run[side], dtype=np.int64) for side in SIDES_OF_LENGTHS]
+        ends = [np.cumsum(run[side], dtype=np.int64) for side in SIDES]
         first = 0
         while True:
             before = [of_side[first - 1] if first else 0 for of_side in ends]

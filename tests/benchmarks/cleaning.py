@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.text.cleaning import KEPT, HeldOut
-from nmt_cli.corpus.text.first_pass import Cleaner, CorpusChunk, look_over
+from nmt_cli.corpus.text.first_pass import Cleaner, CorpusChunk, findings_in
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.recipe.sections.corpora import Corpus, HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.sections.data import DataConfig, Filters
@@ -51,7 +51,7 @@ def measure(files: ParallelFiles, languages: list[str], filters: dict[str, Any])
     )
     held_out = HeldOut(pair for number, pair in enumerate(ParallelText(files)) if number % 10 == 0)
     chunks = [CorpusChunk(0, c.num_before, c, None) for c in ParallelText(files).chunks()]
-    look = partial(look_over, held_out={"validation": held_out}, cleaner=Cleaner(data))
+    look = partial(findings_in, held_out={"validation": held_out}, cleaner=Cleaner(data))
     look(chunks[0])  # what is loaded when it is first used
     started, num_dropped = time.process_time(), 0
     for chunk in chunks:

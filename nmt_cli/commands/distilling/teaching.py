@@ -29,6 +29,7 @@ from nmt_cli.commands.experiments.pipeline import (
     was_made_from,
 )
 from nmt_cli.commands.lines.translation_processes import num_gpus
+from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.files.atomic_files import (
     Partial,
     make_folders,
@@ -225,7 +226,7 @@ def _align(job: Distillation, partial: Partial) -> None:
     """Align the words of all texts together, because rare words occur in several of them."""
     with TemporaryDirectory() as name:
         together, links = Path(name), Path(name) / "links"
-        for side in ("source", "target"):
+        for side in SIDES:
             with (together / side).open("wb") as whole:
                 for text in job.texts:
                     with (job.pairs / getattr(text, side)).open("rb") as part:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.prepared import refuse_stale
+from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.costs import flops as costs
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, LEXICON, RECIPE
@@ -141,9 +142,7 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
     try:
         manifest = read_manifest(prepared)
         refuse_stale(prepared, manifest, file.recipe, preprocess)
-        source, target = (
-            BinarizedText.open(prepared, f"train.{side}").lengths for side in ("source", "target")
-        )
+        source, target = (BinarizedText.open(prepared, f"train.{side}").lengths for side in SIDES)
     except UserError as error:
         logs.warning(f"{prepared} is not used: {error}")
         return None

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nmt_cli.commands.starting.plan import Measured
 from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import METRICS
 from nmt_cli.files.lines import one_line
@@ -41,7 +42,7 @@ def try_out(parent: str, files: ParallelFiles, vocabulary_size: int, *, is_share
         folder = Path(name)
         pairs = list(islice(ParallelText(files), MOST_PAIRS))
         for part, chosen in (("train", pairs), ("validation", pairs[:VALIDATION_PAIRS])):
-            for side, ending in enumerate(("source", "target")):
+            for side, ending in enumerate(SIDES):
                 lines = (f"{one_line(pair[side])}\n" for pair in chosen)
                 (folder / f"{part}.{ending}").write_bytes("".join(lines).encode(errors="replace"))
         while True:
@@ -59,8 +60,7 @@ def try_out(parent: str, files: ParallelFiles, vocabulary_size: int, *, is_share
 
 def _write_recipe(folder: Path, parent: str, vocabulary_size: int, *, is_shared: bool) -> Path:
     train, validation = (
-        {side: str(folder / f"{part}.{side}") for side in ("source", "target")}
-        for part in ("train", "validation")
+        {side: str(folder / f"{part}.{side}") for side in SIDES} for part in ("train", "validation")
     )
     recipe = {
         "extends": parent,

@@ -77,7 +77,7 @@ class FittingPairs(NamedTuple):
     records: list[npt.NDArray[np.void]]  # of the pairs that break none, for the finder of each rule
 
 
-def look_over(
+def findings_in(
     chunk: CorpusChunk, held_out: Mapping[str, HeldOut], cleaner: "Cleaner | None"
 ) -> ChunkFindings:
     """Return what is in ``chunk``; without a ``cleaner``, no filter is applied."""

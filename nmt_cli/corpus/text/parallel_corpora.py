@@ -19,7 +19,7 @@ from nmt_cli.corpus.text.first_pass import (
     Cleaner,
     CorpusChunk,
     FittingPairs,
-    look_over,
+    findings_in,
 )
 from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
@@ -28,7 +28,7 @@ from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.sections.corpora import ParallelFiles
 from nmt_cli.recipe.sections.data import DataConfig
 
-PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
+PAIRS_WORTH_A_WORKER = 150_000  # checking them takes about as long as starting a process
 HELD_OUT_TEXTS = ("validation", "test")
 BYTES_OF_A_PAIR = 100  # of text, at least, if little is known
 
@@ -146,7 +146,7 @@ class ParallelCorpora:
         self._num_blank = array("I")  # pairs of each chunk
         self._workers = 1
 
-    def look_over(
+    def read_first(
         self,
         directory: Path,
         advance: Callable[[int, int], None],
@@ -162,7 +162,7 @@ class ParallelCorpora:
         """
         held_out = held_out or {}
         finders = {} if self.cleaner is None else _finders(self.cleaner, directory)
-        work = partial(look_over, held_out=held_out, cleaner=self.cleaner)
+        work = partial(findings_in, held_out=held_out, cleaner=self.cleaner)
         self._workers = self._pool.useful_workers(self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
         bytes_read = [0 for _ in self.reports]
         for chunk, found in self._pool.in_order(self._all_chunks(), work, self._workers):
@@ -201,7 +201,7 @@ class ParallelCorpora:
 
         Returns whether others may stay than before. Hashes are written to ``directory`` if they do
         not fit in memory. ``advance`` is called with numbers of pairs. Raises UserError if a file
-        has changed since ``look_over``.
+        has changed since ``read_first``.
         """
         if self.cleaner is None or not any(report.repeated for report in self.reports):
             return False
@@ -239,7 +239,7 @@ class ParallelCorpora:
         """Yield each text pair as often as the next number of ``copies``.
 
         Text pairs are those that are neither empty nor filtered nor repeated. Raises UserError if
-        a file has changed since ``look_over``.
+        a file has changed since ``read_first``.
         """
 
         def with_copies() -> Iterator[tuple[CorpusChunk, npt.NDArray[np.int64]]]:
@@ -263,7 +263,7 @@ class ParallelCorpora:
     def count_words(self, data: DataConfig, sides: Sequence[Side]) -> Counter[str]:
         """Return how often each word between white space occurs in the normalized ``sides``.
 
-        Raises UserError if a file has changed since ``look_over``.
+        Raises UserError if a file has changed since ``read_first``.
         """
         numbers: defaultdict[str, int] = defaultdict(count().__next__)  # of the words seen
         totals = np.zeros(0, dtype=np.int64)
@@ -276,7 +276,7 @@ class ParallelCorpora:
         return Counter(dict(zip(numbers, totals.tolist(), strict=True)))
 
     def chunks(self) -> Iterator[CorpusChunk]:
-        """Return all lines. Call ``look_over`` first.
+        """Return all lines. Call ``read_first`` first.
 
         Raises UserError if a file has changed since then.
         """

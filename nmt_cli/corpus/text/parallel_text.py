@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.corpus.text.memories import open_pairs
-from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines, one_line, texts_in
 from nmt_cli.files.text_files import bytes_read, is_read_again, open_text
 from nmt_cli.messages.errors import UserError
@@ -19,7 +19,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.sections.corpora import ParallelFiles
 
-FIRST_COLUMNS, DEFAULT_KEYS = ("1", "2"), ("source", "target")
+FIRST_COLUMNS, DEFAULT_KEYS = ("1", "2"), SIDES
 
 
 class RowReader(NamedTuple):
@@ -253,12 +253,12 @@ class ParallelText:
 
     def _paths(self) -> dict[str, Path]:
         """Return the files to read; a file of rows, which holds both sides, is the source."""
-        paths = zip(("source", "target"), self._files.paths.values(), strict=False)
+        paths = zip(SIDES, self._files.paths.values(), strict=False)
         return {**dict(paths), **self._files.of_pairs}
 
     def _refuse_unequal(self, paths: Mapping[str, Path], totals: Mapping[str, int]) -> None:
         """Raise UserError if the files are empty, or if one has more lines than another."""
-        for side in ("source", "target"):
+        for side in SIDES:
             if totals.get(side) == 0:
                 raise UserError(f"{paths[side]} is empty; it must hold one sentence per line.")
         num_pairs = totals["source"]
