@@ -149,6 +149,21 @@ def test_a_memory_becomes_tables():
     assert sorted(rows) == sorted(f"{'ä' * n}\t{'a' * n}" for n in range(1, 21))
 
 
+def test_files_of_translators_are_memories_by_all_their_endings():
+    units = "".join(
+        f'<trans-unit id="{n}"><source>{"ä" * n}</source><target>{"a" * n}</target></trans-unit>'
+        for n in range(1, 21)
+    )
+    languages = 'source-language="de" target-language="en"'
+    text = f'<xliff version="1.2"><file {languages}><body>{units}</body></file></xliff>'
+    for name in ("a.xliff", "a.SDLXLIFF", "a.mqxliff.gz"):
+        data = text.encode()
+        Path(name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        split(name, "--columns", "de,en", "--validation", 2, "--test", 2, "--force")
+        rows = [row for lines in read(Path("a-split"), "tsv").values() for row in lines]
+        assert sorted(rows) == sorted(f"{'ä' * n}\t{'a' * n}" for n in range(1, 21))
+
+
 def test_a_csv_becomes_tables():
     cells = [(f'a "{"x" * n}", b', f"line one\nand\ttwo {'y' * n}") for n in range(1, 21)]
     for delimiter, encoding in ((",", "utf-8"), (";", "utf-8-sig")):

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from nmt_cli.documents.formats import BILINGUAL, ENDINGS
 from nmt_cli.files.lines import HeldLines, one_line
 from nmt_cli.files.text_files import SUFFIXES, open_text
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -13,7 +14,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.sections.corpora import ParallelFiles
 
-MEMORIES = frozenset({"tmx", "xlf", "xliff", "po"})
+MEMORIES = frozenset(each[1:] for form in BILINGUAL for each in ENDINGS[form])
 DELIMITERS = ",;\t"  # of a CSV; programs of countries with a decimal comma write semicolons
 csv.field_size_limit(1 << 26)
 
