@@ -1,7 +1,6 @@
 """Compares an exported model, loaded again by the other program, with the model itself."""
 
 import random
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -13,7 +12,7 @@ import numpy as np
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
-from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import BYTE_PIECE, SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, read_lines
 from nmt_cli.files.text_files import open_text
@@ -186,7 +185,6 @@ def _refused(engine: Engine, what: str) -> UserError:
 
 LONGEST_DRAWN = 20  # pieces
 SEED = 1
-BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
 MOST_ATTEMPTS = 1_000
 
 

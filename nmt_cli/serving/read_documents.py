@@ -15,7 +15,7 @@ from nmt_cli.documents.archive import markup_bytes
 from nmt_cli.documents.document import Document, DocumentError, decoded, filled, without_repeats
 from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of
 from nmt_cli.documents.formats import read_document as read_format
-from nmt_cli.serving.models import Model, ServedGlossary
+from nmt_cli.serving.models import TAG, Model, ServedGlossary
 from nmt_cli.serving.requests import RefusedError, Upload
 from nmt_cli.serving.served import Sent, Served
 from nmt_cli.translating.interface.request import Request as Line
@@ -28,7 +28,6 @@ MOST_DETECTED = 10_000  # characters, of which the language is detected
 MOST_FAILED, MOST_SHOWN = 100, 100  # segments that an answer names, and characters of each
 TEXT = ".txt"  # what the command translates as lines is a document here
 SERVED_ENDINGS = [*(each for names in ENDINGS.values() for each in names), TEXT]
-TAG = re.compile(r"<[^<>]*>")
 CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*")  # of a language
 
 

@@ -28,6 +28,7 @@ MANY_SENTENCES = 5_000_000  # above this, counts of unigram training may exceed 
 # SentencePiece marks unknown characters with this one, and skips training lines that contain it.
 SKIPPED_BY_TRAINER = "\u2585"
 SPACE_IN_PIECES = "\u2581"
+BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")  # for one byte of a character
 LONGEST_PIECE = 16  # characters; SentencePiece's default
 TOO_LARGE = re.compile(r"Vocabulary size too high.*<= (\d+)")
 TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")

@@ -9,11 +9,10 @@ import unicodedata
 from functools import cached_property
 
 from nmt_cli.corpus.tokenizers.normalization import FORMS, folded
-from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import BYTE_PIECE, SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import INVISIBLE, SELECTORS
-from nmt_cli.translating.encoding.target_phrases import BYTE
 
 # Signs within words, and those of keyboards in their place.
 WITHIN_WORDS = {"\u2019": "'", "\u02bc": "'", "\u2010": "-", "\u2011": "-"}
@@ -120,7 +119,7 @@ class KnownText:
             return written if self._in_pieces.issuperset(written) else None
         ids = tokenizer.encode(character)
         pieces = tokenizer.pieces(ids, "source")
-        if tokenizer.unk_id in ids or any(map(BYTE.fullmatch, pieces)):
+        if tokenizer.unk_id in ids or any(map(BYTE_PIECE.fullmatch, pieces)):
             return None
         return "".join(pieces).replace(SPACE_IN_PIECES, "")
 
@@ -128,7 +127,7 @@ class KnownText:
     def _in_pieces(self) -> frozenset[str]:
         """The characters of all source pieces that are text."""
         pieces = source_pieces(self._tokenizer)
-        are_text = (each for each in pieces if each not in MARKS and not BYTE.fullmatch(each))
+        are_text = (each for each in pieces if each not in MARKS and not BYTE_PIECE.fullmatch(each))
         return frozenset("".join(are_text))
 
 

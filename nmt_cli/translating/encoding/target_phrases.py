@@ -13,7 +13,7 @@ import numpy as np
 
 from nmt_cli.corpus.text.glossary import is_in_word
 from nmt_cli.corpus.tokenizers.normalization import SIDES
-from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import BYTE_PIECE, SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import why_not_unicode
@@ -25,7 +25,6 @@ from nmt_cli.translating.interface.request import AnyOf, LineError, TextOrPieces
 
 # What a vocabulary calls pieces that stand for other text, such as <ph>, <url>, [PH1] or ⟨num⟩.
 PLACEHOLDER = re.compile(r"[<⟨｟\[{@_]+([A-Za-z]+)[-_]?\d*[>⟩｠\]}@_]+")
-BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of SentencePiece for one byte of a character
 MOST_SHOWN = 80  # characters
 
 
@@ -206,7 +205,7 @@ def _refuse_text(phrases: object) -> None:
 
 
 def _continues(piece: str) -> bool:
-    return is_in_word(piece[:1]) or BYTE.match(piece) is not None
+    return is_in_word(piece[:1]) or BYTE_PIECE.match(piece) is not None
 
 
 def shown(phrase: TextOrPieces) -> str:

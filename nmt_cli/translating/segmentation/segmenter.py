@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import BYTE_PIECE
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
 from nmt_cli.translating.encoding.sentence_builder import Wanted
-from nmt_cli.translating.encoding.target_phrases import BYTE
 from nmt_cli.translating.interface.options import TranslatorOptions
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.request import LineError, Request
@@ -152,7 +152,7 @@ def knows_letters(tokenizer: Tokenizer, characters: frozenset[str]) -> bool:
         if not piece.startswith("<"):
             if has_letters(piece):
                 return True
-        elif not BYTE.fullmatch(piece):
+        elif not BYTE_PIECE.fullmatch(piece):
             names |= set(piece)
     return has_letters(characters - names)
 
