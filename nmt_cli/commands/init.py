@@ -40,9 +40,8 @@ SAMPLE = 500  # pairs by which languages are found
 NUM_VALIDATIONS, NUM_CHECKPOINTS = 10, 20  # of a training
 LONG, FEW = 24.0, 0.2  # hours, and a share of those that a text needs
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*")
-PLAIN = re.compile(
-    "[A-Za-z][A-Za-z0-9_./-]*/[A-Za-z0-9_./-]*"
-)  # paths that YAML needs no quotes for
+# Paths that YAML needs no quotes for.
+PLAIN = re.compile("[A-Za-z][A-Za-z0-9_./-]*/[A-Za-z0-9_./-]*")
 
 
 def run(  # noqa: PLR0913 - the options of a command are its parameters

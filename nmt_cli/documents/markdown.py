@@ -153,9 +153,8 @@ class MarkdownDocument:
                 parts.append(part)
             else:
                 if has_text(parts):
-                    length = len(
-                        block.text[begin:place].rstrip()
-                    )  # spaces may be part of the break
+                    # Spaces may be part of the break.
+                    length = len(block.text[begin:place].rstrip())
                     last_place = block.place(begin + length - 1) + 1
                     yield _Segment(block.place(begin), last_place, InlineText(parts))
                 begin, parts = end, []

@@ -245,10 +245,8 @@ def _placing(name: str, rule: Any) -> Any:
         found = rule(state, silent)
         added, end = [] if silent or not found else state.tokens[count:], state.pos
         own = [token for token in added if token.type != "text"]
-        if name in {
-            "emphasis",
-            "strikethrough",
-        }:  # a token for each, before which there may be one of text
+        if name in {"emphasis", "strikethrough"}:
+            # Each mark is a token, and a token of text may be before it.
             place = end
             for token in reversed(added):
                 if place > begin:

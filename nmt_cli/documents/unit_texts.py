@@ -1,4 +1,4 @@
-"""Texts with translations beside them, of which messages of ICU keep all but their texts."""
+"""Texts with translations beside them; of ICU messages, only the texts of branches change."""
 
 from __future__ import annotations
 

@@ -25,9 +25,8 @@ class Range(NamedTuple):
         """Return whether ``value`` is in this range."""
         is_enough = value > self.least if self.without_least else value >= self.least
         is_little = self.most is None or value <= self.most
-        return (
-            is_enough and is_little and value < math.inf
-        )  # also for numbers too large for a float
+        # JSON may hold a whole number too large for a float, which counts as infinite.
+        return is_enough and is_little and value < math.inf
 
     def __str__(self) -> str:
         low = f"more than {self.least}" if self.without_least else f"at least {self.least}"

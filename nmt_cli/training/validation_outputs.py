@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 def judge(
     script: str, texts: Mapping[str, Sequence[str]], ranks: Ranks, stop: StopRequest
 ) -> Verdict | None:
-    """Return what ``script`` says of a set, or None if ``stop`` came meanwhile.
+    """Return the verdict of ``script`` on a set, or None if ``stop`` came meanwhile.
 
     ``texts`` are the lines of each file by its place in the command. All ranks call this, and the
     main rank runs the script.

@@ -121,11 +121,8 @@ def _sizes(encoder: Options, decoder: Options) -> dict[str, int]:
 WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"
 PARTS = "model.*.safetensors"
 FOLDER = "${MODEL_PATH}/"  # before the names of files in config.json
-SPECIALS = {
-    "unk_token": "<unk>",
-    "bos_token": "<s>",
-    "eos_token": "</s>",
-}  # unless vocab.json has others
+# Unless vocab.json has others.
+SPECIALS = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 LISTS = ("src", "tgt")  # in vocab.json
 SUBWORD_MODELS: dict[Side, str] = {"source": "src_subword_model", "target": "tgt_subword_model"}
 

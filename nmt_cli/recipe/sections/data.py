@@ -92,7 +92,7 @@ class Filters(Section):
     """Drop pairs that are also in data.validation or data.test, also if they differ in case,
     digits, punctuation or spaces."""
     remove_held_out_sentences: Flag = False
-    """The same for pairs of which one side, source or target, is there."""
+    """As remove_held_out, but drop pairs if only their source or only their target is there."""
     remove_duplicate_sources: Flag = False
     """Of pairs with the same source, keep only the one with the best of data.train.scores, or the
     first."""
