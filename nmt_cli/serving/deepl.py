@@ -24,7 +24,7 @@ from nmt_cli.serving.service import Endpoint, Service, in_turns
 from nmt_cli.translating.interface.record_keys import STRING, Key
 from nmt_cli.translating.interface.request import TagRules
 
-# Wishes that would change the translation, and that no model here can fulfil.
+# Options that would change the translation, and that no model here has.
 REFUSED = ("glossary_ids", "style_id", "custom_instructions", "translation_memory_id")
 TAG_LISTS = ("ignore_tags", "splitting_tags", "non_splitting_tags")  # as ``TagRules`` has them
 MOST_TAG_CHARACTERS = 4_000  # of each of these lists: workers get it with each line

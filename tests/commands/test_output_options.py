@@ -143,15 +143,15 @@ def test_records_have_their_own_options(model):
         chosen = [each for each in options if not how or each not in {"--beam-size", "4"}]
         result = run(model, *chosen, "jsonl", *how, lines=lines)
         assert result.exit_code == 3
-        plain, wished, blank, bad, pieces, many, contrary, empty = records(result)
+        plain, phrased, blank, bad, pieces, many, contrary, empty = records(result)
         (text_only,) = records(run(model, *chosen[2:], "jsonl", *how, lines=["cat dog"]))
         assert {**plain, "score": None} == {**text_only, "score": None}
         if how:
-            assert wished["error"] == FOR_SAMPLES
+            assert phrased["error"] == FOR_SAMPLES
         else:
-            assert wished["text"].startswith("hen")
-            assert len(wished["alternatives"]) == 2
-            assert all("bee" in each["text"] for each in (wished, *wished["alternatives"]))
+            assert phrased["text"].startswith("hen")
+            assert len(phrased["alternatives"]) == 2
+            assert all("bee" in each["text"] for each in (phrased, *phrased["alternatives"]))
         assert (blank["text"], blank["error"]) == ("", None)
         assert bad["error"] == 'the key "txt" is unknown; the nearest is text'
         assert pieces["tokens"][:2] == ["gnu", "<unk>"]

@@ -51,8 +51,8 @@ def test_a_text_alone_is_a_list_of_one(running_service):
 
 
 def test_a_request_has_its_own_rule_about_repeated_pieces(running_service):
-    def pieces(**wishes):
-        record = {"text": "ant bee usw. Cat dog", "source": "en", **wishes}
+    def pieces(**options):
+        record = {"text": "ant bee usw. Cat dog", "source": "en", **options}
         return post(running_service, "/v1/translate", record)["translations"][0]["tokens"]
 
     free, ruled = pieces(), pieces(no_repeat_ngram=1)
@@ -91,8 +91,8 @@ def test_wrong_requests_have_a_reason(running_service):
 
 
 def test_terms_and_phrases_are_limited(running_service):
-    def error(**wishes):
-        record = {"text": WORDS, "source": "en", **wishes}
+    def error(**options):
+        record = {"text": WORDS, "source": "en", **options}
         return post(running_service, "/v1/translate", record, 413)["error"]
 
     terms = {str(number): "a" for number in range(5_001)}

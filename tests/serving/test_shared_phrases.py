@@ -58,25 +58,25 @@ def bytes_read(command):
     return sum(int(text.split("rchar:")[1].split()[0]) for text in every)
 
 
-def translated(command, **wishes):
-    record = {"text": TEXTS * 8, "source": "en", **wishes}
+def translated(command, **phrases):
+    record = {"text": TEXTS * 8, "source": "en", **phrases}
     answer = requests.post(f"{command.url}/v1/translate", json=record, timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.json()["translations"]
 
 
 def prepared(command):
-    """Return how often each kind of wishes was prepared since the last call."""
+    """Return how often each kind of phrases was prepared since the last call."""
     found = Counter(command.notes.read_text().split()) if command.notes.exists() else Counter()
     command.notes.write_text("")
     return found
 
 
 def test_they_are_sent_and_prepared_once_for_each_worker(command):
-    wishes = {"glossary": {**TERMS, "ant": "kite"}, "banned": BANNED}
+    phrases = {"glossary": {**TERMS, "ant": "kite"}, "banned": BANNED}
     before, _ = bytes_read(command), prepared(command)
-    found = translated(command, **wishes)
-    assert bytes_read(command) - before < 2 * NUM_WORKERS * len(json.dumps(wishes))
+    found = translated(command, **phrases)
+    assert bytes_read(command) - before < 2 * NUM_WORKERS * len(json.dumps(phrases))
     counts = prepared(command)
     assert 0 < counts["glossary"] <= NUM_WORKERS
     assert 0 < counts["phrase"] <= NUM_WORKERS * len(BANNED)

@@ -56,8 +56,8 @@ def submitted(running_service, monkeypatch):
 
 @pytest.fixture
 def translated(running_service):
-    def translate(text, **wishes):
-        (found,) = running_service.here.translator.translate([Request(text, **wishes)])
+    def translate(text, **options):
+        (found,) = running_service.here.translator.translate([Request(text, **options)])
         return found
 
     return translate

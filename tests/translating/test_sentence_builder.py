@@ -144,7 +144,7 @@ def test_samples_are_outputs_that_are_allowed(constraints):
 
 
 def test_sentences_with_and_without_wishes_share_a_search():
-    """Slots of different lengths and wishes, in beams too narrow to see all."""
+    """Slots of different lengths and constraints, in beams too narrow to see all."""
     constraints = Constraints(no_repeat_ngram=2, banned=["c c"])
     builder = sentence_builder(constraints, extra_length=4)
     requests = [

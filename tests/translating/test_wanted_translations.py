@@ -172,9 +172,9 @@ def test_texts_become_the_pieces_of_the_tokenizer(pieces):
     recipe, tokenizer = pieces
     rules = Constraints(prefix="<de> das", banned=["Haus"], no_repeat_ngram=2)
     for sampling in (None, Sampling(2.0)):
-        wished = Request("das Haus", required=["Buch"] if sampling is None else (), n_best=2)
+        request = Request("das Haus", required=["Buch"] if sampling is None else (), n_best=2)
         options = translator(tokenizer, recipe, sampling=sampling, constraints=rules)
-        (found,) = options.translate([wished])
+        (found,) = options.translate([request])
         for each in (found, *found.alternatives):
             assert each.text.startswith("<de> das")
             assert "▁Haus" not in each.tokens
@@ -206,8 +206,8 @@ def words(number):
 @pytest.mark.parametrize("is_submitted", [False, True])
 def test_a_line_with_its_own_beam_and_length_penalty_gets_what_it_gets_alone(is_submitted):
     options: dict[str, Any] = {"beam_size": 5, "token_scores": True, "max_length": 5}
-    wishes = [(None, None), (1, None), (2, 0.0), (None, 2.0), (5, 0.3), (3, 10)]
-    own = [(text, *wishes[n % len(wishes)]) for n, text in enumerate(words(40))]
+    pairs = [(None, None), (1, None), (2, 0.0), (None, 2.0), (5, 0.3), (3, 10)]
+    own = [(text, *pairs[n % len(pairs)]) for n, text in enumerate(words(40))]
     requests = [
         Request(text, beam_size=beam_size, length_penalty=alpha) for text, beam_size, alpha in own
     ]
@@ -220,7 +220,7 @@ def test_a_line_with_its_own_beam_and_length_penalty_gets_what_it_gets_alone(is_
         (beam_size, alpha): of_words(
             **{**options, "beam_size": beam_size or 5, "length_penalty": alpha}
         )
-        for beam_size, alpha in wishes
+        for beam_size, alpha in pairs
     }
     for (text, beam_size, alpha), translation in zip(own, found, strict=True):
         (alone,) = alone_with[beam_size, alpha].translate([text])

@@ -40,7 +40,7 @@ FOR_SAMPLES = "required phrases, glossaries and protected text are for a search,
 NO_TREES = "choose mbr compares texts, but this model writes trees"
 PARSES = "this model parses; the only rule possible is one about the longest output"
 
-SHARING_BEAM = ("required", "glossary", "protect")  # wishes for a search that shares its beam
+SHARING_BEAM = ("required", "glossary", "protect")  # constraints that share the beam
 MOST_KEPT = 8  # rules that are kept prepared: of requests whose lines take turns in a worker
 
 
@@ -113,8 +113,8 @@ class SentenceBuilder:
         shared = [name for name in SHARING_BEAM if getattr(constraints, name)]
         if sampling is not None and shared:
             raise WrongUsageError(f"{FOR_SAMPLES}; leave out --{shared[0]} or --sample.")
-        wishes = constraints._asdict().items()
-        of_lines = {name: value for name, value in wishes if name in Request._fields}
+        given = constraints._asdict().items()
+        of_lines = {name: value for name, value in given if name in Request._fields}
         self._for_all = Wanted()
         try:
             self._for_all = self._for_line(Request("", **of_lines))
@@ -182,7 +182,7 @@ class SentenceBuilder:
         ``words`` are the leaves of its tree. The prefix is that of the first part, and each part
         has the terms that occur in it, and its own copies. An output may be as long as its minimum
         length, its prefix and its required phrases need. ``need_units`` says which parts need what
-        their units attend to. Raises LineError if terms contradict other wishes.
+        their units attend to. Raises LineError if terms contradict other constraints.
         """
         sentences = list[Sentence]()
         for number, part in enumerate(parts):
@@ -210,7 +210,7 @@ class SentenceBuilder:
     def _of_part(self, wanted: Wanted, part: Part, *, is_first: bool) -> Wanted:
         """Return what is wanted for a part of a line, with its terms and its copies.
 
-        If its copies contradict other wishes, they are left out, unless that fails the line.
+        If its copies contradict other constraints, they are left out, unless that fails the line.
         """
         if part.copies and not wanted.is_strict:
             try:

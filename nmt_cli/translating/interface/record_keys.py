@@ -63,7 +63,7 @@ FORMS: Schema = {
 
 
 def number(name: str, meaning: str) -> Key:
-    """Return the key for the wish ``name``."""
+    """Return the key for the option ``name``."""
     if not (possible := NUMBERS[name]).is_whole:
         return Key("a number", f"{meaning}, from {possible.least} to {possible.most}", NUMBER)
     least = possible.least
@@ -72,7 +72,7 @@ def number(name: str, meaning: str) -> Key:
 
 
 def choice(name: str, meaning: str, *others: str) -> Key:
-    """Return the key for the wish ``name``, for which a line may choose ``others``, too."""
+    """Return the key for the option ``name``, for which a line may choose ``others``, too."""
     choices = [*CHOICES[name], *others]
     return Key(any_of(choices), meaning, {"enum": choices})
 
@@ -156,7 +156,7 @@ TRANSLATION: Mapping[str, Key] = {
     ),
     "error": Key(
         "a string or null",
-        "why this text could not be translated: also a wish that it cannot have, such as an "
+        "why this text could not be translated: also an option that it cannot have, such as an "
         "`n_best` above the beam size",
         {"anyOf": [STRING, NULL]},
         is_needed=True,

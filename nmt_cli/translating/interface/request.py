@@ -85,8 +85,8 @@ class Request(NamedTuple):
     @property
     def size(self) -> int:
         """How many characters its text has, and its phrases, terms and patterns."""
-        wishes = self.prefix, self.required, self.banned, self.glossary, self.protect
-        return len(self.text) + sum(_size(each) for each in wishes if each)
+        constraints = self.prefix, self.required, self.banned, self.glossary, self.protect
+        return len(self.text) + sum(_size(each) for each in constraints if each)
 
 
 def _size(value: Any) -> int:

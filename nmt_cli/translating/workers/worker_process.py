@@ -85,12 +85,12 @@ class BatchLine(NamedTuple):
 
 
 def _shared(requests: Sequence[Request | AttentionOf]) -> Request | None:
-    """Return the phrases and other wishes of lines, if there are any and all lines have them."""
+    """Return the constraints and options of lines, if they have phrases and all have the same."""
     first = requests[0] if len(requests) > 1 else None
     if not isinstance(first, Request) or first.own_rules is None:
         return None
-    wishes = first._replace(text="", line=None)
-    return wishes if all(each[2:] == wishes[2:] for each in requests) else None
+    shared = first._replace(text="", line=None)
+    return shared if all(each[2:] == shared[2:] for each in requests) else None
 
 
 class MostLines(NamedTuple):

@@ -15,7 +15,7 @@ NUM_SLOTS = 40
 
 
 def drawn_sentence(rng, beam_size):
-    """Return a sentence with wishes of its own in most cases."""
+    """Return a sentence with rules of its own in most cases."""
     own = int(rng.integers(1, beam_size + 1))
     return Sentence(
         (),

@@ -127,13 +127,13 @@ def test_the_steps_of_phrases_for_all_lines_are_read_one_by_one(monkeypatch):
     assert_same(list(translator.translate(lines)), expected)
 
 
-WISHES: list[Any] = [{"banned": ["fox"]}, {"required": ["fox jay", "kite"]}, {"prefix": "gnu"}]
+CONSTRAINTS: list[Any] = [{"banned": ["fox"]}, {"required": ["fox jay", "kite"]}, {"prefix": "gnu"}]
 
 
-@pytest.mark.parametrize("wish", WISHES)
-def test_lines_with_rules_leave_graphs_to_the_others(wish, monkeypatch):
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_lines_with_rules_leave_graphs_to_the_others(constraint, monkeypatch):
     lines: list[Any] = lines_of_unlike_length(40)
-    lines[9], lines[30] = Request(lines[9], **wish), Request(lines[30], **wish)
+    lines[9], lines[30] = Request(lines[9], **constraint), Request(lines[30], **constraint)
     expected = list(Translator.load(MODEL, **CPU).translate(lines))
     translator = running_ahead()
     plain = translator._engine._model
@@ -166,11 +166,11 @@ def test_submitted_lines_run_ahead_too(options, monkeypatch):
         assert_same([future.result() for future in futures], expected)
 
 
-@pytest.mark.parametrize("wish", WISHES)
-def test_lines_submitted_after_one_with_a_phrase_run_ahead_again(wish, monkeypatch):
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_lines_submitted_after_one_with_a_phrase_run_ahead_again(constraint, monkeypatch):
     """Lines come without a pause, so that no search ends because nothing is left to do."""
     lines: list[Any] = lines_of_unlike_length(60)
-    lines[9] = Request(lines[9], **wish)
+    lines[9] = Request(lines[9], **constraint)
     expected = list(Translator.load(MODEL, **CPU).translate(lines))
     with running_ahead(max_tokens_per_device=600) as translator:
         engine = translator._engine
