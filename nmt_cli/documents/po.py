@@ -8,12 +8,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nmt_cli.corpus.text.po_files import NAMED_CHARSET, PoEntry, PoError, po_charset, po_entries
+from nmt_cli.corpus.text.po_files import (
+    AS_IN_ENGLISH,
+    NAMED_CHARSET,
+    Plural,
+    PoEntry,
+    PoError,
+    po_charset,
+    po_entries,
+    po_plural,
+)
 from nmt_cli.documents.document import Bilingual, DocumentError
 from nmt_cli.documents.inline import text_part
 from nmt_cli.documents.unit_texts import PROTECTED, TAG, UnitText, unit_text
 from nmt_cli.files.lines import is_blank
-from nmt_cli.translating.interface.protection import PLACEHOLDERS
+from nmt_cli.translating.interface.protection import PLACEHOLDERS, Protection
 from nmt_cli.translating.interface.request import LineError, Request
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.segmentation.icu_messages import has_branches
@@ -71,11 +80,12 @@ class PoDocument(Bilingual):
         """Raise DocumentError for a line that is wrong."""
         # Old programs of the Mac end lines with CR.
         lines = io.BytesIO(data).readlines() if b"\n" in data else data.splitlines(keepends=True)
-        self._lines, self._places = lines, list[_Place]()
+        self._lines, self._places, plural = lines, list[_Place](), AS_IN_ENGLISH
         try:
             self._encoding = po_charset(data)
             for entry in po_entries(self._lines, self._encoding):
-                self._places += _places(entry, again)
+                plural = po_plural(entry) if entry.is_header else plural
+                self._places += _places(entry, again, plural)
         except PoError as error:
             raise DocumentError(f"line {error.line:,}: {error}") from None
         super().__init__([place.text for place in self._places])
@@ -105,14 +115,18 @@ class PoDocument(Bilingual):
         return whole if lines is self._lines else NAMED_CHARSET.sub(rb"\1UTF-8", whole, count=1)
 
 
-def _places(entry: PoEntry, again: bool) -> Iterator[_Place]:
+def _places(entry: PoEntry, again: bool, plural: Plural) -> Iterator[_Place]:
     """Yield where translations of an entry are written."""
     has_translation = any(target.text for _, target in entry.pairs())
     if entry.is_header or entry.is_obsolete or (has_translation and not again):
         return
-    for source, target in entry.pairs():
-        if not is_blank(source.text):
-            yield _Place(target.begin - 1, target.end - 1, _text(source.text, _formats_of(entry)))
+    formats, several = _formats_of(entry), entry.texts.get("msgid_plural")
+    for source, target in entry.pairs(plural):
+        text = source.text
+        if plural.is_often and several and _lacks_any(text, several.text, formats):
+            text = several.text  # "one file" is not for 21 files
+        if not is_blank(text):
+            yield _Place(target.begin - 1, target.end - 1, _text(text, formats))
 
 
 def _text(text: str, formats: str | None) -> UnitText:
@@ -138,6 +152,16 @@ def _formats_of(entry: PoEntry) -> str | None:
 
 def _formats_in(text: str, formats: str) -> Iterator[str]:
     return (match[0] for match in re.finditer(formats, text) if match[0] != "%%")
+
+
+def _lacks_any(text: str, other: str, formats: str | None) -> bool:
+    """Return whether ``other`` has placeholders that ``text`` has not."""
+    kept = Protection((PLACEHOLDERS, *filter(None, [formats])))
+    wanted, found = (
+        Counter(each[match.begin : match.end] for match in kept.found_in(each))
+        for each in (other, text)
+    )
+    return bool(wanted - found)
 
 
 def _parts(text: str, formats: Sequence[str]) -> list[str | Request]:

@@ -15,7 +15,7 @@ from nmt_cli.documents.document import CHANGED, DocumentError, LeftOut
 from nmt_cli.documents.formats import read_document
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.translation import Translation
-from tests.documents.filling import copied, left_out, shouted, texts_of
+from tests.documents.filling import copied, left_out, shouted, texts_of, translated
 
 HEADER = """\
 # Translators: Åsa
@@ -279,3 +279,34 @@ def test_what_is_kept_is_found_in_linear_time(flag, part):
     for segment in read_document(data, "po").segments:
         Protection(segment.protect).found_in(segment.text)
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(("plural", "expected"), [
+    ("nplurals=2; plural=(n != 1)", ["ONE FILE", "%d FILES"]),
+    ("nplurals=3; plural=n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2", ["%d FILES"] * 3),
+    ("nplurals=3; plural=n==1 ? 0 : n>=2 && n<=4 ? 1 : 2", ["ONE FILE", "%d FILES", "%d FILES"]),
+    ("nplurals=4; plural=n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : 3", [
+        "%d FILES", "ONE FILE", "%d FILES", "%d FILES"
+    ]),
+    ("nplurals=1; plural=0", ["%d FILES"]),
+    ("nplurals=INTEGER; plural=EXPRESSION", ["ONE FILE", "%d FILES"]),
+    ("nplurals=2; plural=n%0", ["ONE FILE", "%d FILES"]),
+])  # fmt: skip
+def test_the_form_for_one_thing_is_that_of_the_language(plural, expected, tmp_path):
+    header = HEADER.replace("nplurals=2; plural=(n != 1)", plural)
+    empty = "".join(f'msgstr[{number}] ""\n' for number in range(len(expected)))
+    entries = [
+        f'#, c-format\nmsgid "one file"\nmsgid_plural "%d files"\n{empty}',
+        f'msgid "one cat"\nmsgid_plural "{{n}} cats"\n{empty}',
+        f'#, c-format\nmsgid "%d dog"\nmsgid_plural "%d dogs"\n{empty}',
+    ]
+    data = translated((header + "\n".join(entries)).encode(), "po")
+    files, cats, dogs = polib.pofile(data.decode())
+    assert [form.replace("%D", "%d") for form in files.msgstr_plural.values()] == expected
+    assert ["{n}" in form for form in cats.msgstr_plural.values()] == ["%d" in e for e in expected]
+    ones = [form for form in dogs.msgstr_plural.values() if form == "%d DOG"]
+    assert len(ones) == (len(expected) > 1)
+    if shutil.which("msgfmt"):
+        (tmp_path / "a.po").write_bytes(data)
+        command = ["msgfmt", "--check-format", "--output-file=/dev/null", str(tmp_path / "a.po")]
+        assert "format spec" not in subprocess.run(command, capture_output=True, text=True).stderr

@@ -15,7 +15,14 @@ from typing import BinaryIO, NamedTuple, cast
 from xml.parsers import expat
 
 from nmt_cli.corpus.text.language_codes import subtags_of
-from nmt_cli.corpus.text.po_files import PoError, po_charset, po_entries, po_language
+from nmt_cli.corpus.text.po_files import (
+    AS_IN_ENGLISH,
+    PoError,
+    po_charset,
+    po_entries,
+    po_language,
+    po_plural,
+)
 from nmt_cli.files.lines import LONGEST_LINE, REPLACEMENT, one_line
 from nmt_cli.files.text_files import READ_AT_ONCE, open_text
 from nmt_cli.messages.errors import UserError
@@ -150,12 +157,12 @@ def _units(path: Path, stream: BinaryIO, inline_tag: str | None) -> Iterator[Uni
 
 
 def _po_units(lines: Iterable[bytes], charset: str) -> Iterator[Unit]:
-    language = None
+    language, plural = None, AS_IN_ENGLISH
     for entry in po_entries(lines, charset):
         if entry.is_header:
-            language = po_language(entry)
+            language, plural = po_language(entry), po_plural(entry)
         elif not entry.is_obsolete:
-            for source, target in entry.pairs():
+            for source, target in entry.pairs(plural):
                 text = "" if entry.is_fuzzy else target.text
                 yield [Variant(None, source.text), Variant(language, text)]
 

@@ -3,6 +3,7 @@
 import codecs
 import re
 from collections.abc import Iterable, Iterator
+from gettext import c2py
 from typing import NamedTuple
 
 from nmt_cli.files.lines import BYTE_ORDER_MARK
@@ -16,6 +17,8 @@ KEYWORD = re.compile(rf"(msgctxt|msgid|msgid_plural|msgstr(?:\[\d{{1,2}}\])?)[ \
 DOMAIN = re.compile(rf"domain[ \t]*{STRINGS}")  # of all entries behind it
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+PLURAL = re.compile(r"^Plural-Forms:.*?\bplural=([^;]+)", re.MULTILINE)
+OFTEN = 5  # numbers below 1,000; gettext checks all directives of a form that is for more of them
 LONGEST_TEXT = 1_000_000  # characters
 LONGEST_SHOWN = 40  # characters of a wrong line
 
@@ -26,6 +29,16 @@ class PoText(NamedTuple):
     text: str
     begin: int  # its first line, counted from 1
     end: int  # behind its last line
+
+
+class Plural(NamedTuple):
+    """Which of the forms of a translation is for one thing."""
+
+    one: int = 0
+    is_often: bool = False  # as in Russian, where it is also for 21, 31, ...
+
+
+AS_IN_ENGLISH = Plural()
 
 
 class PoEntry(NamedTuple):
@@ -46,19 +59,33 @@ class PoEntry(NamedTuple):
         """Whether its translation is the header of the file."""
         return not self.texts["msgid"].text and "msgctxt" not in self.texts
 
-    def pairs(self) -> Iterator[tuple[PoText, PoText]]:
+    def pairs(self, plural: Plural = AS_IN_ENGLISH) -> Iterator[tuple[PoText, PoText]]:
         """Yield source and translation; the forms for several things translate the plural."""
         forms = [text for key, text in self.texts.items() if key.startswith("msgstr")]
         for number, form in enumerate(forms):
-            is_plural = "msgid_plural" in self.texts and (number > 0 or len(forms) == 1)
+            is_plural = "msgid_plural" in self.texts and (number != plural.one or len(forms) == 1)
             yield self.texts["msgid_plural" if is_plural else "msgid"], form
 
 
 def po_language(header: PoEntry) -> str | None:
     """Return the language of the translations, if the header names it."""
-    text = next(text.text for key, text in header.texts.items() if key.startswith("msgstr"))
-    fields: dict[str, str] = dict(HEADER_FIELD.findall(text))
+    fields: dict[str, str] = dict(HEADER_FIELD.findall(_fields(header)))
     return fields.get("Language", "").partition("@")[0].strip() or None
+
+
+def po_plural(header: PoEntry) -> Plural:
+    """Return the form for one thing by the formula of the header, if it has one."""
+    formula = PLURAL.search(_fields(header))
+    try:
+        form = c2py(formula[1].strip() if formula else "n != 1")
+        forms = [form(number) for number in range(1000)]
+    except (ValueError, ZeroDivisionError):  # that of a template is no formula
+        return AS_IN_ENGLISH
+    return Plural(forms[1], forms.count(forms[1]) > OFTEN)
+
+
+def _fields(header: PoEntry) -> str:
+    return next(text.text for key, text in header.texts.items() if key.startswith("msgstr"))
 
 
 class PoError(ValueError):
