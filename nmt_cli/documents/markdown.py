@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 LINE_END = re.compile(r"\r\n?|\n")
 # What lines of a paragraph begin with that is no text. They stay lines.
 BEFORE_TEXT = re.compile(
-    rf"\*\[[^\[\]]+\]:[ \t]*|\|[ \t]*|(?=\{{[:.#])|:::.*|(?:(?:{COMPONENT}[ \t]*)+(?:\n|$))+"
+    r"\*\[[^\[\]]+\]:[ \t]*|\|[ \t]*|:[a-z][\w ]{0,60}:[ \t]+"
+    rf"|(?=\{{[:.#])|:::.*|(?:(?:{COMPONENT}[ \t]*)+(?:\n|$))+"
 )
 # Boxes to tick; tags that are HTML because they are alone on the first line.
 FIRST = re.compile(r"\[[ xX]\][ \t]+|(?:<[^<>]*>\s*)+\n")

@@ -31,11 +31,12 @@ COMPONENT = rf"<(?:/?[A-Z]\w{{0,60}}?[a-z.][\w.]{{0,60}}(?=[\s/>]){_ATTRIBUTES}|
 # An address with a template in it, which may have spaces
 _ADDRESS = r"\((?=[^()\s]*\{[{%])(?:[^(){}]|\{\{[^{}]*\}\}|\{%[^{}]*%\})*\)"
 _ROLE = r"\{[\w:.+-]{1,60}\}"
-_MATH = r"\\%s(?=(?:[^\\]|\\[^%s])*?(?:[\^_=+<>]|\\[A-Za-z])|\w{1,2}\\%s)(?:[^\\]|\\[^%s])*\\%s"
+_SIGN = r"(?:[\^_=+]|\s[<>]\s|\\[A-Za-z])"  # of a formula
+_MATH = rf"\\%s(?=(?:[^\\]|\\[^%s])*?{_SIGN}|\w{{1,2}}\\%s)(?:[^\\]|\\[^%s])*\\%s"
 # In a text. A group is the text in a form, which is translated.
 _INLINE = (
-    # Formulas, as Pandoc and GitHub have them: "$5 and $6" is none.
-    r"\$\$.+?\$\$|\$(?![\s$])[^$\\]*(?:\\.[^$\\]*)*(?<!\s)\$(?!\d)",
+    # Variables; formulas, as Pandoc and GitHub have them: "$5 and $6" and "a$b and c$" are none.
+    r"\$\{[A-Za-z_][\w.-]+\}(?!\$)|\$\$.+?\$\$|(?<![A-Za-z0-9])\$(?![\s$])[^$\\]*(?:\\.[^$\\]*)*(?<!\s)\$(?!\d)",
     _MATH % (r"\(", "()", r"\)", "()", r"\)"),
     _MATH % (r"\[", r"\[\]", r"\]", r"\[\]", r"\]"),
     rf"(?<![\w:\\])\\[A-Za-z]+\*?(?:\[[^\[\]]*\]|{_BRACES})*",  # TeX
@@ -81,6 +82,7 @@ _LINES = (
     rf"\{{%-?[ \t]*(?P<tag>highlight|comment)\b{_REST}\{{%-?[ \t]*end(?P=tag)\b.*$",
     rf"\{{\{{[<%][ \t]*(?P<code>highlight|code[\w-]*|mermaid)\b{_REST}"
     r"\{\{[<%][ \t]*/(?P=code)\b.*$",
+    r"\{(?:[.#:]|[\w-]+=)[^{}\n]*\}[ \t]*$",  # attributes of the block before or below
     # Templates; VitePress; below the head of a table
     r"\{%.*%\}[ \t]*$|\{\{[<%].*[%>]\}\}[ \t]*$|<<<.*$|\|?(?:[ \t]*:?-+:?[ \t]*\|)+[ \t:-]*$",
     # MDX

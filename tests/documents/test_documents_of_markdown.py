@@ -103,6 +103,7 @@ def test_only_texts_change(line_end):
         ("a `b` c\x07d", ['a <img id="1"/> c<img id="2"/>d']),
         ("<b>un *b</b> c*", ['un <span id="1">b<wbr id="2"/> c</span>']),
         ("中文 **粗体** 。", ['中文 <span id="1">粗体</span> 。']),
+        ("中$x_1$中", ['中<img id="1"/>中']),
         ("", []),
         ("```\nopen code", []),
     ],
@@ -139,6 +140,14 @@ def test_translations_get_no_marks_by_chance(source, translation, written):
         ("|one<br>two|*three<BR/> four*|\n|-|-|", "|ONE<br>TWO|*THREE<BR/> FOUR*|\n|-|-|"),
         ("one\n: two\n: three\n{: .kept}", "ONE\n: TWO\n: THREE\n{: .kept}"),
         ("one :kept: at 12:30:45 a:b:c", "ONE :kept: AT 12:30:45 A:B:C"),
+        ("{.kept}\none\ntwo\n\n> three\n{id=kept}", "{.kept}\nONE TWO\n\n> THREE\n{id=kept}"),
+        (":param kept: one\n:kept: two\n  three", ":param kept: ONE\n:kept: TWO THREE"),
+        ("one ${kept}_${kept}, two ${n}$ three", "ONE ${kept}_${kept}, TWO ${n}$ THREE"),
+        ("one wsl$/two three wsl$, $x_1$", "ONE WSL$/TWO THREE WSL$, $x_1$"),
+        (
+            "\\[*one* 20 <sup>th</sup>\\] \\[a < b\\] \\[a^2\\]",
+            "\\[*ONE* 20 <sup>TH</sup>\\] \\[a < b\\] \\[a^2\\]",
+        ),
     ],
 )
 def test_marks_of_other_programs_stay(source, loud):
