@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from os.path import realpath
 from pathlib import Path
 
 from nmt_cli.commands.starting.corpus_files import opened_corpus
@@ -14,6 +15,7 @@ from nmt_cli.files.locks import claimed
 from nmt_cli.files.text_files import SUFFIXES, open_text
 from nmt_cli.files.text_forms import refuse_wrong_lines
 from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.sections.corpora import ParallelFiles
 
@@ -45,8 +47,11 @@ def write_parts(
     """Write the parts of the corpus ``files`` to ``output``, and return them.
 
     They are the training text and each part in ``sizes``, which has its pairs; ``paths`` are what
-    the user gave.
+    the user gave. Raises UserError if one of these is in ``output``.
     """
+    for path in paths:
+        if Path(realpath(output)) in Path(realpath(path)).parents:
+            raise UserError(f"{path} is in {output}, which would be replaced; move it elsewhere.")
     for path in files.text_files if files.rows is None else ():
         refuse_wrong_lines(path)
     with logs.progress("reading", "pairs") as counter:

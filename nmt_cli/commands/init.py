@@ -67,7 +67,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         raise WrongUsageError(f"NAME must be letters, digits, - and _, but is {name}.")
     recipe_path, folder = Path(f"{name}.yaml"), FOLDER / name
     refuse_file(recipe_path, replace=force)
-    refuse_output(folder, DATASET, "a data set of data split", force=force)
+    refuse_output(folder, DATASET, "a data set of data split", force=force, option="NAME")
     given = (source_language, target_language)
     if columns is None and ending(paths[0]) in MEMORIES:
         columns = ",".join(_languages_of_memory(paths[0], given))
@@ -195,7 +195,7 @@ def _in_yaml(files: ParallelFiles) -> str:
     """Return the files as a mapping in one line."""
     given = {key: str(path) for key, path in files.paths.items()}
     entries = [
-        f"{key}: {path if PLAIN.fullmatch(path) else json.dumps(path)}"
+        f"{key}: {path if PLAIN.fullmatch(path) else json.dumps(path, ensure_ascii=False)}"
         for key, path in given.items()
     ]
     if files.columns is not None:

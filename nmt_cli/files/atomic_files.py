@@ -22,7 +22,7 @@ from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 HASHED_AT_ONCE = 1 << 20  # bytes
 LEAST_MIB_SHOWN = 1 << 10  # less takes about a second
 SEAL = "manifest_sha256"
-SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+SAFE_NAME = re.compile(r"\w[^/\\\x00-\x1f]*")  # the endings of a user's files are in names
 # Errors of writes that are not the program's fault, and what the user can do about each.
 REMEDIES = {
     errno.ENOSPC: "free some space",
@@ -272,7 +272,9 @@ def is_failed_write(error: OSError) -> bool:
 
 def _as_json(manifest: Mapping[str, Any]) -> bytes:
     sealed = {**manifest, SEAL: seal_of(manifest)}
-    return (json.dumps(sealed, indent=2, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(sealed, indent=2, ensure_ascii=False)
+    # A path that is not UTF-8 has half of a surrogate pair, and JSON the same escapes for it.
+    return f"{text}\n".encode(errors="backslashreplace")
 
 
 def seal_of(facts: Mapping[str, Any]) -> str:

@@ -53,13 +53,15 @@ def is_model(folder: Path) -> bool:
     return kind_of(folder) in {*MODEL_KINDS, IMPORTED}
 
 
-def refuse_output(output: Path, kind: str, name: str, *, force: bool) -> None:
+def refuse_output(
+    output: Path, kind: str, name: str, *, force: bool, option: str = "--output"
+) -> None:
     """Raise UserError if ``output`` cannot be written; ``force`` replaces folders of ``kind``.
 
-    The message calls that kind ``name``.
+    The message calls that kind ``name``, and proposes another ``option``.
     """
     if not may_become(output, kind):
-        raise UserError(f"{output} exists and is not {name}; choose another --output.")
+        raise UserError(f"{output} exists and is not {name}; choose another {option}.")
     refuse_directory(output, replace=force)
 
 

@@ -10,11 +10,11 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import IO
+from typing import IO, Any
 
 from nmt_cli.files.text_files import READ_AT_ONCE
 from nmt_cli.interchange.options import shown
@@ -29,11 +29,13 @@ MEMBER = re.compile(r"(?:\./)?((?:\w[^/\\]*/){0,2}\w[^/\\]*)")
 OUTSIDE = re.compile(r"^[/\\]|(^|[/\\])\.\.([/\\]|$)")
 MOST_TIMES_AS_LONG = 100  # as the archive; weights are hardly compressed, vocabularies to a third
 SMALLEST_LIMIT = 1 << 28  # bytes, which fill no disk
+MOST_MEMBERS = 10_000  # also of those that are not unpacked; tarfile keeps them in memory
+LONGEST_HEADER = 1 << 16  # bytes of a name with its attributes, which tarfile reads at once
 DAMAGES = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError,
            RuntimeError, ValueError)  # fmt: skip
 # Of OSErrors: a wrong checksum has none, zipfile looks for something before the beginning of the
-# file, and a member is a file and a folder.
-ERRORS_OF_DAMAGE = (None, errno.EINVAL, errno.EEXIST, errno.ENOTDIR)
+# file, a member is a file and a folder, and a name is longer than any.
+ERRORS_OF_DAMAGE = (None, errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 @contextmanager
@@ -86,16 +88,35 @@ def _members(path: Path, parts: list[Path]) -> Iterator[tuple[str, Stream]]:
                 yield part.stem, packed
     elif path.name.lower().endswith(ZIPS):
         with zipfile.ZipFile(path) as archive:
-            for each in archive.infolist():
+            for each in _few(archive.infolist()):
                 if not each.is_dir():
                     with archive.open(each) as stream:
                         yield each.filename, stream
     else:
-        with tarfile.open(path, "r|*") as tar:
-            for member in tar:
+        with tarfile.open(path, "r|*", tarinfo=_Member) as tar:
+            for member in _few(tar):
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is not None:
                     yield member.name, content
+
+
+class _Member(tarfile.TarInfo):
+    """A member of a tar archive, whose header fits into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> "_Member":
+        """Return the member or the further header that ``buf`` is the header of."""
+        found = super().frombuf(buf, encoding, errors)
+        if not found.isreg() and found.size > LONGEST_HEADER:
+            raise ValueError(f"it holds a header of {found.size:,} bytes")
+        return found
+
+
+def _few(members: Iterable[Any]) -> Iterator[Any]:
+    for number, each in enumerate(members):
+        if number == MOST_MEMBERS:
+            raise ValueError(f"it holds more than {MOST_MEMBERS:,} files")
+        yield each
 
 
 def _write(members: Iterator[tuple[str, Stream]], folder: Path, num_bytes: int) -> None:

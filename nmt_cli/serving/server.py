@@ -149,7 +149,8 @@ class _BehindProxy(ProxyHeadersMiddleware):
         if client in self.trusted_hosts or "*" in self.trusted_hosts:  # uvicorn 0.30 compares names
             headers = MutableHeaders(scope=scope)
             host, path = (
-                headers.get(f"X-Forwarded-{name}", "").rpartition(",")[2].strip()  # of the last one
+                # Of the last proxy; some write a header of their own behind that of the client.
+                ",".join(headers.getlist(f"X-Forwarded-{name}")).rpartition(",")[2].strip()
                 for name in ("Host", "Prefix")
             )
             if host:

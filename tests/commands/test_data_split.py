@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.files.atomic_files import read_manifest
 
 PARTS = ("train", "validation", "test")
 
@@ -201,6 +203,7 @@ def test_blank_sides_are_never_held_out():
         ),
         (("a.de", "b.en"), 1, "a.de has 3 lines but b.en has 2; line n of one"),
         (("a.de", "a.en", "--test", "2"), 1, "a.de and a.en has 3 pairs, 2 of them with sentences"),
+        (("a.de", "a.en", "--test", "9" * 30), 1, "a.de and a.en has 3 pairs, 2 of them with sent"),
         (("a.de", "a.de", "--test", "1"), 1, "no pair of a.de is left for training; lower"),
         (("a.de", "a.en", "b.en"), 2, "give the two texts of a corpus, or one file with both"),
         (("a.de", "a.en", "--columns", "1,2"), 2, "give the two texts of a corpus, or one file"),
@@ -221,3 +224,21 @@ def test_wrong_use_is_one_line_and_leaves_nothing(arguments, status, message):
     assert message in stderr
     assert stderr.count("\n") == 1
     assert sorted(path.name for path in Path().iterdir()) == ["a.de", "a.en", "b.en"]
+
+
+def test_a_corpus_in_the_output_is_not_replaced_by_its_parts():
+    Path("a.de").write_text("eins\nzwei\ndrei\nvier\n")
+    split("a.de", "a.de", "--validation", 1, "--test", 1, "--output", "all")
+    before = {path: path.read_bytes() for path in Path("all").iterdir()}
+    Path("link").symlink_to("all/train.a.de.source")
+    for name in ("all/validation.a.de.source", "link"):
+        given = (name, name, "--validation", 1, "--test", 1, "--output", "all", "--force")
+        assert f"{name} is in all, which would be replaced" in split(*given, status=1)
+    assert {path: path.read_bytes() for path in Path("all").iterdir()} == before
+
+
+def test_names_that_are_not_unicode():
+    name = os.fsdecode(b"a\xff.d\xc3\xa9 1")
+    Path(name).write_text("eins\nzwei\ndrei\n")
+    split(name, name, "--validation", 1, "--test", 1, "--output", "all")
+    assert read_manifest(Path("all"))["corpus"] == [name, name]

@@ -199,6 +199,19 @@ def test_what_exists_is_replaced_only_by_force(measured):
     start("c.fr", "c.en", "--yes")
     assert "mine.yaml already exists; add --force" in start("c.fr", "c.en", "--yes", status=1)
     start("c.fr", "c.en", "--yes", "--force")
+    Path("mine.yaml").unlink()
+    Path("data/mine/manifest.json").unlink()
+    stderr = start("c.fr", "c.en", "--yes", status=1)
+    assert "data set of data split; choose another NAME." in stderr
+
+
+def test_endings_of_any_letters(measured):
+    write_texts("c.\U0001f41c", "c.\u00e9 b")
+    given = ("--yes", "--source-language", "fr", "--target-language", "en")
+    start("c.\U0001f41c", "c.\u00e9 b", *given)
+    found = read_recipe("./mine.yaml").recipe.data.train[0].text_files
+    assert found == (Path("data/mine/train.\U0001f41c"), Path("data/mine/train.\u00e9 b"))
+    assert all(path.is_file() for path in found)
 
 
 def test_larger_texts_get_larger_models():

@@ -80,6 +80,25 @@ def refused(path, reason):
         raise AssertionError
 
 
+def test_an_archive_cannot_fill_memory_or_a_folder(tmp_path, monkeypatch):
+    path = tmp_path / "a.tar"
+    for kind in (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
+        header = tarfile.TarInfo("a")
+        header.type, header.size = kind, 1 << 40
+        path.write_bytes(header.tobuf(tarfile.GNU_FORMAT))
+        refused(path, "it holds a header of 1,099,511,627,776 bytes")
+    path.write_bytes(tar_of({"n" * 300: b""}))
+    refused(path, "File name too long.*; get it again, or unpack it yourself")
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"{number}.yml").touch()
+    for form in ("zip", "tar"):
+        packed = shutil.make_archive(str(tmp_path / "many"), form, folder)
+        refused(tmp_path / packed, "it holds more than 3 files")
+
+
 def test_hostile_archives_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.tar.gz"
     for name in ("../outside", "/outside"):

@@ -10,6 +10,7 @@ from typing import Any
 import deepl
 import pytest
 import requests
+from starlette.datastructures import Headers
 
 from nmt_cli.corpus.text.language_codes import standard_code
 from nmt_cli.documents.formats import ENDINGS
@@ -18,6 +19,7 @@ from nmt_cli.serving.models import glossaries_of, models_of
 from nmt_cli.serving.read_documents import ReadDocument
 from nmt_cli.serving.requests import RefusedError
 from nmt_cli.serving.served import Sent
+from nmt_cli.serving.server import _BehindProxy
 from nmt_cli.translating.interface.translation import Translation
 from tests.documents.archives import docx, unzipped
 from tests.serving.conftest import ARGUMENTS, LIMITS, Instant, Silent, running
@@ -105,6 +107,17 @@ def test_the_address_of_a_document_is_that_of_the_proxy(monkeypatch, trusted, gi
         assert requests.get(f"{service.url}/v2/none", headers=given, timeout=30).json() == {
             "message": "Not Found"
         }
+
+
+def test_the_header_of_the_last_proxy_counts():
+    async def app(scope, _receive, _send):
+        assert (Headers(scope=scope)["host"], scope["app_root_path"]) == ("example.org", "/b")
+
+    names = [b"forged.org", b"one.org, example.org"]
+    headers = [(b"x-forwarded-host", name) for name in names]
+    headers += [(b"host", b"here"), (b"x-forwarded-prefix", b"a"), (b"x-forwarded-prefix", b"b")]
+    scope = {"type": "http", "scheme": "http", "client": ("127.0.0.1", 1), "headers": headers}
+    asyncio.run(_BehindProxy(app, "127.0.0.1")(scope, None, None))
 
 
 def test_the_client_of_deepl(service, monkeypatch):

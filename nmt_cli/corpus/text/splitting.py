@@ -69,7 +69,8 @@ def _drawn(
 ) -> npt.NDArray[np.int8]:
     """Return the part of each pair; ``hashes`` has a row for each side."""
     num_pairs = hashes.shape[1]
-    numbers = np.repeat(np.arange(1, len(sizes) + 1), sizes).tolist()
+    counts = [min(size, num_pairs + 1) for size in sizes]  # numpy has no larger integers
+    numbers = np.repeat(np.arange(1, len(sizes) + 1), counts).tolist()
     parts = np.full(num_pairs, TRAINING, dtype=np.int8)
     taken: tuple[set[int], set[int]] = (set(), set())
     for place in np.random.default_rng(seed).permutation(num_pairs).tolist():
