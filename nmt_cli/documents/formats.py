@@ -114,7 +114,7 @@ def read_document(
         "po": partial(po.PoDocument, again=again),
         "xliff": partial(translators.XliffDocument, again=again, languages=languages),
         "tmx": partial(translators.TmxDocument, again=again, languages=languages),
-        "srt": partial(subtitles.SubtitleDocument, is_vtt=False),
+        "srt": partial(subtitles.SubtitleDocument, is_vtt=False, languages=languages),
         "vtt": partial(subtitles.SubtitleDocument, is_vtt=True),
     }
     try:

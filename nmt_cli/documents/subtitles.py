@@ -15,8 +15,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
-from nmt_cli.documents.document import DocumentError, decoded
+from nmt_cli.documents.document import Decoded, DocumentError, decoded
 from nmt_cli.documents.inline import InlineText, Kind, Part, has_text, paired, text_part
+from nmt_cli.messages import logs
 from nmt_cli.translating.interface.protection import PLACEHOLDERS
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
@@ -74,9 +75,12 @@ class _Sentence(NamedTuple):
 class SubtitleDocument:
     """A file of subtitles: SRT, or WebVTT if ``is_vtt``."""
 
-    def __init__(self, data: bytes, is_vtt: bool) -> None:
-        """Raise DocumentError for what is no such file."""
-        self._decoded, self._is_vtt = decoded(data), is_vtt
+    def __init__(self, data: bytes, is_vtt: bool, languages: tuple[str, str] | None = None) -> None:
+        """Raise DocumentError for what is no such file.
+
+        SubRip may be in an older encoding of its language, the first of ``languages``.
+        """
+        self._decoded, self._is_vtt = _decoded(data, languages), is_vtt
         self._cues = list(_cues(self._decoded.text, is_vtt))
         sentences = (_sentence(lines, is_vtt) for lines in _groups(self._cues))
         self._sentences = [each for each in sentences if has_text(each.text.parts)]
@@ -137,6 +141,22 @@ class SubtitleDocument:
         if part.code is not None and text == part.text:
             return str(part.code)
         return escape(text, quote=False) if self._is_vtt else text
+
+
+def _decoded(data: bytes, languages: tuple[str, str] | None) -> Decoded:
+    try:
+        return decoded(data)
+    except DocumentError:
+        from nmt_cli.corpus.text.samples import eight_bit_encoding  # few files need it
+
+        encoding = languages and eight_bit_encoding(data.split(b"\n"), languages[:1])
+        if not encoding:
+            raise
+        logs.warning(
+            f"The subtitles are not UTF-8 and are read as {encoding}, an encoding of their "
+            "language; the translation is UTF-8."
+        )
+        return Decoded(data.decode(encoding), b"", "utf-8")
 
 
 def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:

@@ -273,3 +273,32 @@ def test_line_ends_are_found_in_linear_time():
     started = time.monotonic()
     assert copied(data, "vtt") == data
     assert time.monotonic() - started < 10
+
+
+OLDER = {
+    "ru": ("cp1251", "Старик читает книгу и потом идёт домой. Где ты был вчера вечером?"),
+    "el": ("cp1253", "Ο γέρος διαβάζει ένα βιβλίο και μετά πηγαίνει σπίτι. Πού ήσουν χθες;"),
+    "pl": ("cp1250", "Stary człowiek czyta książkę, a potem idzie do domu. Gdzie byłeś wczoraj?"),
+    "fr": ("cp1252", "Le vieil homme était là, près de la fenêtre. Où étais-tu hier après-midi ?"),
+    "ja": ("cp932", "老人は本を読んで、それから家に帰ります。昨日の夜はどこにいましたか。"),
+}
+
+
+@pytest.mark.parametrize("language", OLDER)
+def test_subtitles_in_an_older_encoding_of_their_language_are_read(language, caplog, monkeypatch):
+    monkeypatch.setattr("nmt_cli.messages.logs._logger.propagate", True)
+    encoding, text = OLDER[language]
+    cues = "".join(
+        f"{number}\r\n00:00:{number:02},000 --> 00:00:{number:02},900\r\n{text}\r\n\r\n"
+        for number in range(1, 7)
+    )
+    data = cues.encode(encoding)
+    document = read_document(data, "srt", languages=(language, "en"))
+    assert set(texts_of(document)) == {text}
+    assert document.filled([Translation(each) for each in texts_of(document)]) == cues.encode()
+    assert "are read as " in caplog.text
+    for languages in (None, ("?", "?"), ("ko" if language == "ja" else "ja", "en")):
+        with pytest.raises(DocumentError, match="it is not in the encoding utf-8; convert it to"):
+            read_document(data, "srt", languages=languages)
+    with pytest.raises(DocumentError):  # WebVTT is UTF-8 by its standard
+        read_document(b"WEBVTT\n\n" + data, "vtt", languages=(language, "en"))
