@@ -10,8 +10,15 @@ import pytest
 from nmt_cli.commands import preprocess, rescore, train, translate
 from nmt_cli.commands.checking.first_lines import on_languages
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.recipe.model_settings import LanguagePair, as_json, read_settings, settings_of
+from nmt_cli.recipe.model_settings import (
+    LanguagePair,
+    as_json,
+    languages_of,
+    read_settings,
+    settings_of,
+)
 from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.translating.encoding.language_tags import for_pair
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.commands.conftest import FP32
@@ -112,6 +119,30 @@ def test_what_is_no_pair_is_refused_with_the_list(model, options, reason):
         with pytest.raises(UserError) as error:
             load(model, device="cpu", precision="fp32", **options)
         assert str(error.value) == reason
+
+
+def test_the_nearest_pair_is_meant(model):
+    rows: list[tuple[str | None, str, str]] = [("<br>", "pt-BR", "en"), ("<pt>", "pt-PT", "en")]
+    rows += [("<bt>", "gl", "en"), (None, "gl", "en")]
+    rows += [("<en>", "es", "en"), ("<en>", "ca", "en"), ("<es>", "ca", "es")]
+    (checkpoint, *_) = (model / "checkpoints").iterdir()
+    settings = read_settings(checkpoint)._replace(pairs=tuple(LanguagePair(*row) for row in rows))
+
+    def found(*asked):
+        of_pair, tag = for_pair(settings, *asked)
+        return tag, *languages_of(of_pair.text)
+
+    assert found(None, "pt-PT", None) == ("<pt>", "pt-PT", "en")
+    assert found(None, "gl", "en") == (None, "gl", "en")  # rather the one without a tag
+    assert found("<bt>", None, None) == ("<bt>", "gl", "en")
+    assert found("<en>", None, None) == ("<en>", settings.text.source_language, "en")
+    assert found(None, "ca", "es") == ("<es>", "ca", "es")
+    assert found(None, None, None) == (None, *languages_of(settings.text))
+    for asked, option in (("ca", None), "--target-language"), (("pt", "en"), "--tag"):
+        with pytest.raises(
+            UserError, match=f"^several pairs of this model fit .*; add {option}\\.$"
+        ):
+            found(None, *asked)
 
 
 def test_a_model_of_an_earlier_version_has_no_pairs(tmp_path):

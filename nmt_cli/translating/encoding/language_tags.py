@@ -47,25 +47,18 @@ def for_pair(
         distances = [distance(wanted, code) for wanted, code in codes if wanted is not None]
         if tag in {None, pair.tag} and None not in distances:
             ranked.append((distances, pair))
-    asked = " and ".join(
-        f"--{name} {value}"
-        for name, value in {
-            "tag": tag,
-            "source-language": source,
-            "target-language": target,
-        }.items()
-        if value is not None
-    )
+    options = {"target-language": target, "source-language": source, "tag": tag}
+    given = [f"--{name} {value}" for name, value in options.items() if value is not None]
+    asked = any_of(given[::-1], "and")
     if not ranked:
         raise UserError(f"no pair of this model fits {asked}; give {listed(pairs)}.")
     nearest = min(distances for distances, _ in ranked)
     # The first of a pair of languages, but rather one without a tag.
     chosen = sorted((pair for d, pair in ranked if d == nearest), key=lambda p: p.tag is not None)
     if len({each[1:] for each in chosen}) > 1 and len({each.tag for each in chosen}) > 1:
-        other = "target" if target is None else "source"
+        other = next(name for name, value in options.items() if value is None)
         raise UserError(
-            f"several pairs of this model fit {asked}: {listed(chosen, 'and')}; add "
-            f"--{other}-language."
+            f"several pairs of this model fit {asked}: {listed(chosen, 'and')}; add --{other}."
         )
     text = settings.text
     for side in ("source", "target"):
