@@ -5,7 +5,10 @@ import shutil
 
 import pytest
 import requests
+from click.testing import CliRunner
 
+from nmt_cli import cli
+from nmt_cli.commands import serve as command
 from nmt_cli.files.atomic_files import read_manifest, write_manifest
 from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.models import Model, memories_of, models_of
@@ -139,3 +142,26 @@ def test_a_memory_needs_one_pair(model, tmp_path):
     with pytest.raises(UserError, match=r"^--memory is for models of one pair .*several=de:en\.$"):
         memories_of(given, models_of([str(model)]), None)
     assert list(memories_of(given, models_of([f"{model}=de:en"]), None)) == ["several"]
+
+
+@pytest.mark.parametrize(("pair", "tag"), [("", None), ("=pt:en", "b")])
+def test_the_pairs_of_a_model_share_its_workers(model, monkeypatch, tmp_path, pair, tag):
+    """With a memory, which has one pair, the workers know its tag."""
+    loaded, memory = [], tmp_path / "a.tmx"
+    memory.write_text('<tmx version="1.4"><header/><body/></tmx>')
+
+    class NoStarter:
+        def load(self, model):
+            loaded.append(model.options["tag"])
+
+        def close(self):
+            pass
+
+    async def no_service(_, models, starters, *__):
+        assert {each.name for each in models.models} == starters.keys()
+
+    monkeypatch.setattr(command, "Starter", NoStarter)
+    monkeypatch.setattr(command, "serve", no_service)
+    options = ["--device=cpu", "--port=0", *([f"--memory={memory}"] if pair else [])]
+    CliRunner().invoke(cli.main, ["serve", f"{model}{pair}", *options], catch_exceptions=False)
+    assert loaded == [tag]
