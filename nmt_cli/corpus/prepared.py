@@ -98,7 +98,7 @@ class PreparedCorpus(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """The bytes of all its files."""
-        return sum(facts["bytes"] for facts in self.manifest["files"].values())
+        return sum(file["bytes"] for file in self.manifest["files"].values())
 
     @property
     def labels(self) -> Labels | None:
@@ -304,12 +304,12 @@ def changed_tokenizer_files(folder: Path, prepared: Mapping[str, Any]) -> list[P
 
 
 def trained_on(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of those ``files`` of a prepared corpus that decide what a training learns.
+    """Return those ``files`` of a prepared corpus that decide what a training learns.
 
     The recipe in the corpus does not: it may be that of another training with the same text.
     """
     decides = {name for name in files if name.startswith("train.") or name in OF_TOKENIZERS}
-    return {name: facts for name, facts in files.items() if name in decides}
+    return {name: file for name, file in files.items() if name in decides}
 
 
 def _sha256_of(path: Path) -> str | None:
@@ -348,17 +348,17 @@ def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
 
 def validation_reports(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return what the manifest holds about the text of each validation set, by its part."""
-    facts = manifest["validation"]
-    each = facts if isinstance(facts, list) else [facts]
-    return {file_names.validation_part(one.get("name")): one for one in each}
+    sets = manifest["validation"]
+    sets = sets if isinstance(sets, list) else [sets]
+    return {file_names.validation_part(each.get("name")): each for each in sets}
 
 
 KINDS_OF_FILES = ("source", "target", *FORMS_OF_ROWS, "scores", "alignments")
 
 
-def files_in(facts: Mapping[str, Any]) -> list[Path]:
-    """Return the files that the manifest's ``facts`` about a corpus name."""
-    return [Path(facts[kind]) for kind in KINDS_OF_FILES if kind in facts]
+def files_in(report: Mapping[str, Any]) -> list[Path]:
+    """Return the files that the manifest's ``report`` on a corpus names."""
+    return [Path(report[kind]) for kind in KINDS_OF_FILES if kind in report]
 
 
 def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:

@@ -153,23 +153,23 @@ def rewrite_manifest_without(directory: Path, name: str) -> None:
     (directory / name).unlink(missing_ok=True)
 
 
-def add_to_manifest(directory: Path, name: str, facts: Mapping[str, Any]) -> None:
-    """Let the manifest name a file that was written after it, and have more ``facts``.
+def add_to_manifest(directory: Path, name: str, entries: Mapping[str, Any]) -> None:
+    """Let the manifest name a file that was written after it, and have more ``entries``.
 
     Raises DamagedError if the manifest is missing or damaged, OutputError if the disk is full.
     """
-    manifest, path = {**read_manifest(directory), **facts}, directory / name
+    manifest, path = {**read_manifest(directory), **entries}, directory / name
     manifest["files"][name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
     with file_appearing_whole(directory / MANIFEST, replace=True) as stream:
         stream.write(_as_json(manifest))
 
 
-def write_manifest(directory: Path, facts: Mapping[str, Any], threads: int = 1) -> None:
-    """Write ``manifest.json``: the facts, and size and sha256 of every file beside it."""
+def write_manifest(directory: Path, entries: Mapping[str, Any], threads: int = 1) -> None:
+    """Write ``manifest.json``: the entries, and size and sha256 of every file beside it."""
     paths = [path for path in sorted(directory.iterdir()) if path.name != MANIFEST]
     hashes = sha256_of_each(paths, threads)
     files = {path.name: {"bytes": path.stat().st_size, "sha256": hashes[path]} for path in paths}
-    manifest = {"format_version": written_version(facts.get("kind")), **facts, "files": files}
+    manifest = {"format_version": written_version(entries.get("kind")), **entries, "files": files}
     (directory / MANIFEST).write_bytes(_as_json(manifest))
 
 
@@ -209,7 +209,7 @@ def verify(
     missing or damaged, OtherFormatError if its format is not read.
     """
     manifest = read_manifest(directory)
-    files = {name: facts for name, facts in manifest["files"].items() if name not in unneeded}
+    files = {name: file for name, file in manifest["files"].items() if name not in unneeded}
     unread = {n for n in files if unread_prefix is not None and n.startswith(unread_prefix)}
     total = sum(files[name]["bytes"] for name in files.keys() - unread) // HASHED_AT_ONCE
     with logs.progress(
@@ -277,9 +277,9 @@ def _as_json(manifest: Mapping[str, Any]) -> bytes:
     return f"{text}\n".encode(errors="backslashreplace")
 
 
-def seal_of(facts: Mapping[str, Any]) -> str:
-    """Return a checksum of ``facts`` that are stored as JSON, such as a manifest itself."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+def seal_of(stored: Mapping[str, Any]) -> str:
+    """Return a checksum of what is ``stored`` as JSON, such as a manifest itself."""
+    return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 
 
 def refuse_nameless(path: Path) -> None:

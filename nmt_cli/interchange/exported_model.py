@@ -276,25 +276,25 @@ def _about_text(model: ExportedModel) -> list[str]:
             "changed by the Moses normalization of punctuation (sacremoses, MosesPunctNormalizer) "
             "for its language"
         )
-    facts = [
+    notes = [
         f"In training, the text was first {' and then '.join(done)}. Do the same with the source."
         if done
         else untouched,
         "Tabs and other white space have to become single spaces.",
     ]
     if text.type == "whitespace":
-        facts.append("The source has to be in pieces as in training, with spaces between them.")
+        notes.append("The source has to be in pieces as in training, with spaces between them.")
         if text.joiner is not None:
-            facts.append(
+            notes.append(
                 f"A piece that ends in `{text.joiner}` continues in the next piece: remove "
                 f"`{text.joiner} ` to get words."
             )
     if settings.trees is not None:
-        facts.append(
+        notes.append(
             "The model parses: the source is a sentence, and the output is its tree with brackets "
             "as pieces. Nothing here makes outputs well-formed, as nmt-cli does."
         )
-    return facts
+    return notes
 
 
 def _about_length_penalty(settings: ModelSettings) -> str:

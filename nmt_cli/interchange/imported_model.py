@@ -66,9 +66,9 @@ class ImportedModel(NamedTuple):
 
 
 def write_model(
-    partial: Partial, model: ImportedModel, settings: ModelSettings, facts: Mapping[str, Any]
+    partial: Partial, model: ImportedModel, settings: ModelSettings, origin: Mapping[str, Any]
 ) -> None:
-    """Write the files of a model directory into ``partial``; ``facts`` enter its manifest.
+    """Write the files of a model directory into ``partial``; its manifest names the ``origin``.
 
     Raises UserError if the SentencePiece models are not those of the vocabulary.
     """
@@ -82,7 +82,7 @@ def write_model(
                     "folder."
                 )
     save_model(partial, settings, NO_RECIPE, tokenizer, model.weights)
-    partial.manifest.update({"kind": AVERAGED, IMPORTED: dict(facts)})
+    partial.manifest.update({"kind": AVERAGED, IMPORTED: dict(origin)})
 
 
 def _code(name: object) -> str:

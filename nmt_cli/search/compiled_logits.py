@@ -50,7 +50,7 @@ class CompiledLogits:
     def within(self, shortlists: Sequence[Shortlist]) -> None:
         """Let only the tokens of the shortlist of each slot [S] follow its hypotheses."""
         self._shortlists = shortlists  # whose tokens the library reads
-        self.lists = OutputLists([each.facts for each in shortlists])
+        self.lists = OutputLists([each.location for each in shortlists])
 
     @cached_property
     def listed(self) -> Array:

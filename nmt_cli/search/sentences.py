@@ -55,9 +55,9 @@ class Shortlist:
     def __init__(self, tokens: Array, eos_id: int) -> None:
         """``tokens`` are ascending."""
         self.tokens = np.ascontiguousarray(tokens, np.int64)
-        # For the library: where they are, how many, and which of them is </s>.
+        # For the library: their address, how many there are, and the place of </s> among them.
         place = int(self.tokens.searchsorted(eos_id))
-        self.facts = self.tokens.ctypes.data, len(self.tokens), place
+        self.location = self.tokens.ctypes.data, len(self.tokens), place
 
 
 class Sentence(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the other ranks get from the main one, which has read the checkpoint, at the start."""
+"""The start of several ranks: the main one has read the checkpoint, the others copy its state."""
 
 from collections.abc import Iterator
 

@@ -308,7 +308,7 @@ def recipes_of(folder, *overrides):
 def test_each_stage_has_the_monolingual_texts_and_the_originals(
     tmp_path, monkeypatch, first, last, expected
 ):
-    """The order is taught a and b, monolingual, original a and b. In int8 it is the last stage."""
+    """The teacher's a and b, monolingual, original a and b; the last stage in int8."""
     monkeypatch.chdir(tmp_path)
     student, in_int8 = recipes_of(tmp_path, STAGES % (first, last))
     sizes = [60] * 5

@@ -163,9 +163,7 @@ def test_any_file_comes_back_as_it_was(seed):
     text, form = (SRT, "srt") if seed % 2 else (VTT, "vtt")
     for _ in range(3):
         place = generator.randrange(20, len(text))
-        noise = generator.choice(
-            ["", "<i>", "</i>", "\n\n", "\u2028", "&", "{\\i1}", "x" * 500, "\x0b"]
-        )
+        noise = generator.choice(NOISE)
         text = text[:place] + noise + text[place + generator.randrange(6) :]
     try:
         document = read_document(text.encode(), form)

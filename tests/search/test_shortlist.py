@@ -89,7 +89,7 @@ def test_what_may_follow_a_line():
         found = shortlists.added_to(Sentence(tokens, 3, data)).shortlist
         assert found is not None
         assert found.tokens.tolist() == sorted(expected)
-        assert found.facts[1:] == (len(expected), sorted(expected).index(EOS))
+        assert found.location[1:] == (len(expected), sorted(expected).index(EOS))
 
 
 @pytest.mark.parametrize("level", LEVELS_HERE)

@@ -94,7 +94,7 @@ class CorpusReport:
 
     def as_manifest(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
         """Return the manifest's entry for this corpus; ``hashes`` are those of its files."""
-        facts: dict[str, Any] = {
+        entry: dict[str, Any] = {
             **files_as_manifest(self.paths, hashes),
             "pairs_read": self.pairs_read,
             "pairs_kept": self.pairs_kept,
@@ -109,9 +109,9 @@ class CorpusReport:
             },
         }
         if "alignments" in self.paths:
-            facts["links"] = self.links
-            facts["found"]["pairs_of_other_words"] = self.pairs_of_other_words
-        return facts
+            entry["links"] = self.links
+            entry["found"]["pairs_of_other_words"] = self.pairs_of_other_words
+        return entry
 
 
 def files_as_manifest(paths: Mapping[str, Path], hashes: Mapping[Path, str]) -> dict[str, Any]:

@@ -100,15 +100,15 @@ class _Lists(ctypes.Structure):
 class OutputLists:
     """The only tokens that may follow the hypotheses of each slot, for the library."""
 
-    def __init__(self, facts: Sequence[tuple[int, int, int]]) -> None:
-        """``facts`` of each slot: the address of the tokens, how many, and which is ``</s>``."""
-        self._facts = np.array(facts).T.copy()
-        self.longest = int(self._facts[1].max())
-        self._structure = _Lists(*(each.ctypes.data for each in self._facts), self.longest)
+    def __init__(self, locations: Sequence[tuple[int, int, int]]) -> None:
+        """``locations`` are those of the ``Shortlist`` of each slot."""
+        self._locations = np.array(locations).T.copy()
+        self.longest = int(self._locations[1].max())
+        self._structure = _Lists(*(each.ctypes.data for each in self._locations), self.longest)
         self.address = ctypes.addressof(self._structure)
 
     def __len__(self) -> int:
-        return len(self._facts[0])
+        return len(self._locations[0])
 
 
 def locations_of_parts(array: Array) -> Array:
