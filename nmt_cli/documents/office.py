@@ -29,8 +29,7 @@ from nmt_cli.messages import logs
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation, in_groups
 from nmt_cli.translating.segmentation.markup.blocks import Element, raw_of, tree_of
-from nmt_cli.translating.segmentation.markup.tokens import Token, xml_tokens
-from nmt_cli.translating.segmentation.markup.tokens import TokenKind as TokenKind
+from nmt_cli.translating.segmentation.markup.tokens import Token, TokenKind, xml_tokens
 
 MANIFEST, ENCRYPTED = "META-INF/manifest.xml", b"encryption-data"  # of OpenDocument
 PREFIX = re.compile(r"<((?:[^\s:/>]+:)?)")  # of the name in a tag

@@ -10,7 +10,7 @@ from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
-from nmt_cli.search.rules import phrases as names
+from nmt_cli.search.rules import phrases as phrase_rules
 from nmt_cli.search.rules import rule
 from nmt_cli.search.rules.phrases import Constraint, Phrase, Phrases, RequiredPhrases
 from nmt_cli.search.rules.rule import CandidateChoice, Rule
@@ -74,10 +74,10 @@ class Wanted(NamedTuple):
     def rule_data(self) -> dict[str, Any]:
         """The data of the rules about pieces."""
         data = {
-            names.FORCED_PREFIX: self.prefix[0].ids if self.prefix else None,
-            names.REQUIRED: self.required_phrases,
-            names.BANNED: self.banned_phrases,
-            names.NO_REPEATED_NGRAMS: self.no_repeat_ngram,
+            phrase_rules.FORCED_PREFIX: self.prefix[0].ids if self.prefix else None,
+            phrase_rules.REQUIRED: self.required_phrases,
+            phrase_rules.BANNED: self.banned_phrases,
+            phrase_rules.NO_REPEATED_NGRAMS: self.no_repeat_ngram,
         }
         return {name: each for name, each in data.items() if each is not None}
 

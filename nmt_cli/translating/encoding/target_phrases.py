@@ -19,7 +19,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import NoTextError
 from nmt_cli.model.compiled.c_library import Array
-from nmt_cli.search.rules import phrases as limits
+from nmt_cli.search.rules import phrases as phrase_rules
 from nmt_cli.search.rules.phrases import Constraint, Phrase, PhraseForm
 from nmt_cli.translating.interface.request import AnyOf, LineError, TextOrPieces
 
@@ -218,8 +218,8 @@ def shown(phrase: TextOrPieces) -> str:
 
 def refuse_many(phrases: Sequence[Phrase]) -> None:
     """Raise LineError if ``phrases`` are more than a search can require."""
-    if limits.are_too_many(phrases):
+    if phrase_rules.are_too_many(phrases):
         raise LineError(
-            f"at most {limits.MOST_PHRASES} phrases of {limits.MOST_PIECES} pieces together can be "
-            f"required, but there are {len(phrases)} of {sum(map(len, phrases)):,}"
+            f"at most {phrase_rules.MOST_PHRASES} phrases of {phrase_rules.MOST_PIECES} pieces "
+            f"together can be required, but there are {len(phrases)} of {sum(map(len, phrases)):,}"
         )
