@@ -78,12 +78,7 @@ WORD = Layout(
     | {"mc:AlternateContent"},
     kept=_names("w", "glossaryDocument"),  # building blocks, which are not in the text
     ranges={
-        f"w:{kind}{begin}": (f"w:{kind}{end}", "id")
-        for kind, begin, end in (
-            ("bookmark", "Start", "End"),
-            ("commentRange", "Start", "End"),
-            ("perm", "Start", "End"),
-        )
+        f"w:{kind}Start": (f"w:{kind}End", "id") for kind in ("bookmark", "commentRange", "perm")
     },
     run="w:r",
     text="w:t",
