@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.po_files import (
@@ -30,38 +30,6 @@ from nmt_cli.translating.segmentation.markup.tokens import TokenKind, xml_tokens
 
 # White space around lines; it is looked for only where it begins, so that much of it takes no time.
 BREAK = re.compile(r"((?<!\s)\s*\n\s*|\A\s+|(?<!\s)\s+\Z)")
-# Format directives, such as %s, by the flag of an entry, as gettext checks them.
-# Counts have bounds, because a thousand zeros may be flags and digits in a million ways.
-_NUMBER, _SIZE = r"(?:\d{1,4}\$)?", r"(?:\d{1,9}|\*(?:\d{1,4}\$)?)?"
-_LENGTH = r"(?:hh?|ll?|[qLjzZt]|I(?:64|32)?|wf?\d{1,3})?"
-_PRINTF = rf"%{_NUMBER}[-+ #0'I]{{0,9}}{_SIZE}(?:\.{_SIZE})?{_LENGTH}"
-_C = rf"{_PRINTF}(?:[diouxXeEfFgGaAcCsSpnm]|<\w+>)"
-_PYTHON = rf"%(?:\([^()]*\))?[-+ #0]{{0,9}}{_SIZE}(?:\.{_SIZE})?[hlL]?[diouxXeEfFgGcrsa]"
-_ALIKE = ("c++-format", "csharp-format", "java-format", "python-brace-format", "rust-format")
-FORMATS: Mapping[str, str] = {
-    **dict.fromkeys(_ALIKE, r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}"),
-    **dict.fromkeys(("kde-format", "kde-kuit-format"), r"%[1-9]\d?"),
-    **dict.fromkeys(("smalltalk-format", "ycp-format"), r"%\d"),
-    "boost-format": rf"%\|[^|]*\||%\d+%|{_C}",
-    "c-format": _C,
-    "elixir-format": r"%\{\w+\}",
-    "go-format": rf"{_PRINTF}[a-zA-Z]",
-    "java-printf-format": (
-        rf"%(?:{_NUMBER}|<)[-#+ 0,(]{{0,9}}\d{{0,9}}(?:\.\d{{1,9}})?[tT]?[a-zA-Z]"
-    ),
-    "javascript-format": rf"{_PRINTF}[diouxXeEfFgGcsj]|\$\d+",
-    "lisp-format": r"~[-+\d,'#vV:@]*[a-zA-Z%&|~(){}\[\]<>;^*?$/]",
-    "objc-format": rf"%#@\w+@|{_PRINTF}@|{_C}",
-    "perl-brace-format": r"\{\w+\}",
-    "php-format": rf"%{_NUMBER}(?:[-+ 0]|'.){{0,9}}\d{{0,9}}(?:\.\d{{1,9}})?[bcdeEfFgGosuxX]",
-    "python-format": _PYTHON,
-    "qt-format": r"%L?(?:[1-9]\d?|n)",
-    "qt-plural-format": r"%L?n",
-    "ruby-format": rf"%\{{[^{{}}]*\}}|%<[^<>]*>[-+ #0*\d.]{{0,20}}[a-zA-Z]|{_C}",
-    "sh-format": r"\$\w+|\$\{\w+\}",
-}
-# Flags that are not in FORMATS, such as awk-format, stand for directives as in C.
-FORMAT_FLAG = re.compile(r"(?!no-|possible-|impossible-)[\w+]+(?:-\w+)*-format")
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -120,7 +88,7 @@ def _places(entry: PoEntry, again: bool, plural: Plural) -> Iterator[_Place]:
     has_translation = any(target.text for _, target in entry.pairs())
     if entry.is_header or entry.is_obsolete or (has_translation and not again):
         return
-    formats, several = _formats_of(entry), entry.texts.get("msgid_plural")
+    formats, several = entry.formats, entry.texts.get("msgid_plural")
     for source, target in entry.pairs(plural):
         text = source.text
         if plural.is_often and several and _lacks_any(text, several.text, formats):
@@ -142,12 +110,6 @@ def _text(text: str, formats: str | None) -> UnitText:
         fits, wanted = found.fits, Counter(_formats_in(text, formats))
         found.fits = lambda plain: fits(plain) and Counter(_formats_in(plain, formats)) == wanted
     return found
-
-
-def _formats_of(entry: PoEntry) -> str | None:
-    """Return the pattern of the format directives of an entry, if it has a flag of one."""
-    flags = [flag for flag in sorted(entry.flags) if FORMAT_FLAG.fullmatch(flag)]
-    return rf"%%|{FORMATS.get(flags[0], _C)}" if flags else None
 
 
 def _formats_in(text: str, formats: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from gettext import c2py
 from typing import NamedTuple
 
@@ -18,6 +18,38 @@ DOMAIN = re.compile(rf"domain[ \t]*{STRINGS}")  # of all entries behind it
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 PLURAL = re.compile(r"^Plural-Forms:.*?\bplural=([^;]+)", re.MULTILINE)
+# Format directives, such as %s, by the flag of an entry, as gettext checks them.
+# Counts have bounds, because a thousand zeros may be flags and digits in a million ways.
+_NUMBER, _SIZE = r"(?:\d{1,4}\$)?", r"(?:\d{1,9}|\*(?:\d{1,4}\$)?)?"
+_LENGTH = r"(?:hh?|ll?|[qLjzZt]|I(?:64|32)?|wf?\d{1,3})?"
+_PRINTF = rf"%{_NUMBER}[-+ #0'I]{{0,9}}{_SIZE}(?:\.{_SIZE})?{_LENGTH}"
+_C = rf"{_PRINTF}(?:[diouxXeEfFgGaAcCsSpnm]|<\w+>)"
+_PYTHON = rf"%(?:\([^()]*\))?[-+ #0]{{0,9}}{_SIZE}(?:\.{_SIZE})?[hlL]?[diouxXeEfFgGcrsa]"
+_ALIKE = ("c++-format", "csharp-format", "java-format", "python-brace-format", "rust-format")
+FORMATS: Mapping[str, str] = {
+    **dict.fromkeys(_ALIKE, r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}"),
+    **dict.fromkeys(("kde-format", "kde-kuit-format"), r"%[1-9]\d?"),
+    **dict.fromkeys(("smalltalk-format", "ycp-format"), r"%\d"),
+    "boost-format": rf"%\|[^|]*\||%\d+%|{_C}",
+    "c-format": _C,
+    "elixir-format": r"%\{\w+\}",
+    "go-format": rf"{_PRINTF}[a-zA-Z]",
+    "java-printf-format": (
+        rf"%(?:{_NUMBER}|<)[-#+ 0,(]{{0,9}}\d{{0,9}}(?:\.\d{{1,9}})?[tT]?[a-zA-Z]"
+    ),
+    "javascript-format": rf"{_PRINTF}[diouxXeEfFgGcsj]|\$\d+",
+    "lisp-format": r"~[-+\d,'#vV:@]*[a-zA-Z%&|~(){}\[\]<>;^*?$/]",
+    "objc-format": rf"%#@\w+@|{_PRINTF}@|{_C}",
+    "perl-brace-format": r"\{\w+\}",
+    "php-format": rf"%{_NUMBER}(?:[-+ 0]|'.){{0,9}}\d{{0,9}}(?:\.\d{{1,9}})?[bcdeEfFgGosuxX]",
+    "python-format": _PYTHON,
+    "qt-format": r"%L?(?:[1-9]\d?|n)",
+    "qt-plural-format": r"%L?n",
+    "ruby-format": rf"%\{{[^{{}}]*\}}|%<[^<>]*>[-+ #0*\d.]{{0,20}}[a-zA-Z]|{_C}",
+    "sh-format": r"\$\w+|\$\{\w+\}",
+}
+# Flags that are not in FORMATS, such as awk-format, stand for directives as in C.
+FORMAT_FLAG = re.compile(r"(?!no-|possible-|impossible-)[\w+]+(?:-\w+)*-format")
 OFTEN = 5  # numbers below 1,000; gettext checks all directives of a form that is for more of them
 LONGEST_TEXT = 1_000_000  # characters
 LONGEST_SHOWN = 40  # characters of a wrong line
@@ -58,6 +90,12 @@ class PoEntry(NamedTuple):
     def is_header(self) -> bool:
         """Whether its translation is the header of the file."""
         return not self.texts["msgid"].text and "msgctxt" not in self.texts
+
+    @property
+    def formats(self) -> str | None:
+        """The pattern of its format directives, if it has a flag of such."""
+        flags = [flag for flag in sorted(self.flags) if FORMAT_FLAG.fullmatch(flag)]
+        return rf"%%|{FORMATS.get(flags[0], _C)}" if flags else None
 
     def pairs(self, plural: Plural = AS_IN_ENGLISH) -> Iterator[tuple[PoText, PoText]]:
         """Yield source and translation; the forms for several things translate the plural."""
