@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.documents.document import decoded
@@ -213,7 +213,8 @@ class MarkdownDocument:
         """Return the translation ``text`` of a segment as Markdown."""
         source = "".join(part.text for part in segment.parts if part.code is None)
         escaped = str.maketrans({c: f"\\{c}" for c in SPECIAL if c not in source})
-        noted = _tidied(joined(segment.translated(text), lambda part: part.text.translate(escaped)))
+        parts = _apart(segment.translated(text))
+        noted = _tidied(joined(parts, lambda part: part.text.translate(escaped)))
         whole = _plain(noted)
         tokens = [token for _, _, token in self._placed(whole, 0) if token and token.nesting > 0]
         if len(MARKS.findall(noted)) != 2 * sum(token.markup in EMPHASIS for token in tokens):
@@ -238,6 +239,17 @@ def _part(raw: str, token: Token) -> Part:
     if token.nesting > 0:
         return Part(Kind.OPEN, code=f"\ufdd0{raw}\ufdd1")
     return Part(Kind.CLOSE, code=f"\ufdd2{raw}\ufdd2")
+
+
+def _apart(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield ``parts`` with a space between codes whose marks would be another mark."""
+    before = ""
+    for part in parts:
+        code = part.code if part.kind is Kind.POINT else ""
+        if code[:1] in ("`", "$") and before.endswith(code[:1]):
+            yield text_part(" ")
+        yield part
+        before = code
 
 
 def _takes_attributes(before: Part, raw: str) -> bool:

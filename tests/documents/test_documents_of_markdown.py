@@ -120,6 +120,8 @@ def test_segments(source, segments):
         ("# 1. Cat", "1. Katze", "# 1. Katze"),
         ("Cat", "# Katze", "\\# Katze"),
         ("> a_b `c` d", 'A_B *u* <img id="1"/>', "> A_B \\*u\\* `c`"),
+        ("a `b`, `c` d", '<img id="1"/><img id="2"/>', "`b` `c`"),
+        ("a $b$, `c`, $d$ e", '<img id="3"/><img id="1"/><img id="2"/>', "$d$ $b$`c`"),
         ("- *a* b", 'B <span id="1">A</span>', "- B *A*"),
     ],
 )
