@@ -15,6 +15,7 @@ COMPLEX = {
     *("ar", "bn", "bo", "ckb", "dv", "dz", "fa", "gu", "he", "hi", "km", "kn", "ks", "lo", "ml"),
     *("mr", "my", "ne", "or", "pa", "ps", "sa", "sd", "si", "ta", "te", "th", "ug", "ur", "yi"),
 }
+ATTRIBUTE = re.compile(r"""\s(?:[\w.-]+:)?([\w.-]+)\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""")
 COUNTRIES = {"Hans": "CN", "Hant": "TW"}  # OpenDocument names them in place of these scripts
 
 
@@ -30,8 +31,8 @@ def with_language(tag: str, language: str, names: Sequence[str] = ("lang", "lang
     """
     base, *rest = language.split("-")
     name = names[(base_of(language) in EAST_ASIAN) + 2 * (base_of(language) in COMPLEX)]
-    old = re.search(_attribute(name), tag)
-    if old is None or stays(old[1].strip("\"'"), language):
+    old = _places(name, tag)
+    if not old or stays(tag[slice(*old[0])].strip("\"'"), language):
         return tag
     values = {name: language}
     if name.startswith("language"):  # of OpenDocument, where the country has its own attribute
@@ -39,10 +40,12 @@ def with_language(tag: str, language: str, names: Sequence[str] = ("lang", "lang
         kinds = {"language": base, "country": country, "rfc-language-tag": language}
         values = {name.replace("language", kind): value for kind, value in kinds.items()}
     for each, value in values.items():
-        for found in reversed(list(re.finditer(_attribute(each), tag))):
-            tag = f'{tag[: found.start(1)]}"{escape(value)}"{tag[found.end(1) :]}'
+        for begin, end in reversed(_places(each, tag)):
+            tag = f'{tag[:begin]}"{escape(value)}"{tag[end:]}'
     return tag
 
 
-def _attribute(name: str) -> str:
-    return rf"""(?i)\s(?:[\w.-]+:)?{name}\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)"""
+def _places(name: str, tag: str) -> list[tuple[int, int]]:
+    """Return where the values of an attribute begin and end, with their quotes."""
+    found = ATTRIBUTE.finditer(tag)
+    return [each.span(2) for each in found if each[1].lower() == name.lower()]

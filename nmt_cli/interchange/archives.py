@@ -104,7 +104,7 @@ class _Member(tarfile.TarInfo):
     """A member of a tar archive, whose header fits into memory."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> "_Member":
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
         """Return the member or the further header that ``buf`` is the header of."""
         found = super().frombuf(buf, encoding, errors)
         if not found.isreg() and found.size > LONGEST_HEADER:

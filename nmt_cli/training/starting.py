@@ -3,6 +3,7 @@
 A resumed training continues at its place in the text, also if the recipe plans other batches now.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -236,8 +237,9 @@ def _as_measured(recipe: Recipe, script: str | None) -> Recipe:
 def _change_of_script(run_dir: Path, before: str | None, options: TrainOptions) -> str:
     """Return the change of the script in words. Raises UserError if it is only left out."""
     if options.validation_script is None:
+        given = shlex.quote(before or NO_SCRIPT)
         raise UserError(
-            f"--validation-script '{before}' chose the best checkpoint of {run_dir} so far: give "
+            f"--validation-script {given} chose the best checkpoint of {run_dir} so far: give "
             f"it again, or --validation-script {NO_SCRIPT} to let validation.best_by decide from "
             "here on."
         )

@@ -169,3 +169,10 @@ def test_the_ending_decides():
         *("html", "xml", "markdown"),
         *(None, None),
     ]
+
+
+def test_references_to_characters_that_html_lacks_stay():
+    page = b"<p>&#1;one&#x1F; <b>two&#11;</b>&#127;</p><p>&#1;three</p>"
+    assert copied(page, "html") == page
+    loud = page.replace(b"one", b"ONE").replace(b"two", b"TWO").replace(b"three", b"THREE")
+    assert shouted(page, "html") == loud

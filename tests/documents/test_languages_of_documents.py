@@ -150,6 +150,12 @@ def test_pages(tag, new):
     assert shouted_in("de", data, "html").decode() == page.format(new, "ONE")
 
 
+def test_values_of_other_attributes_stay():
+    page = b"""<html title=" lang=fr" lang='en' data-x='a lang="en"'><p>one</p></html>"""
+    found = shouted_in("de", page, "html")
+    assert found == page.replace(b"'en'", b'"de"').replace(b"one", b"ONE")
+
+
 def test_a_page_without_a_root_names_no_language():
     assert shouted_in("de", b"<p lang=en>one</p>", "html") == b"<p lang=en>ONE</p>"
 

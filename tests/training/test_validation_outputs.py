@@ -199,8 +199,9 @@ def test_a_resumed_training_goes_on_with_the_numbers_of_the_script(toy, tmp_path
     judging.will_say("4.5")
     assert resume(9, validation_script=judging.command) == 3  # the patience of both sessions
     assert (best_of(run_dir), judging.num_calls) == (1, 1)
-    with pytest.raises(UserError, match=r"chose the best checkpoint of .*: give it again, or"):
+    with pytest.raises(UserError, match=r"chose the best checkpoint of .*: give it again, or") as e:
         resume(9)
+    assert shlex.split(str(e.value))[:2] == ["--validation-script", judging.command]
     logs.configure(quiet=False)
     other = f"{judging.command} "
     judging.will_say("1", "2", "1.5")

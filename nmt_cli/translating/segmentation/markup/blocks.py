@@ -142,7 +142,9 @@ class Block:
         """Add what follows, which is inside of ``parent``."""
         if isinstance(node, Token) and node.kind is TokenKind.TEXT:
             for raw, meaning in node.parts:
-                if raw != meaning:
+                if raw and not meaning:  # such as &#1;, which pages do not show
+                    parent.children.append(Inline(raw, self._length, parent, self._length))
+                elif raw != meaning:
                     self.raw_of[self._length] = raw, self._length + len(meaning)
                     self._references.setdefault(meaning, raw)
                 else:
