@@ -78,6 +78,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
             files = files.model_copy(update={"columns": sample.header})
         if hours is None and ask is not None:
             hours = ask("Hours of training; 0 means as many as the text needs", 0.0) or None
+        if hours is not None and not hours > 0:  # also where it is no number
+            raise WrongUsageError(f"the hours of training must be more than 0, but are {hours:g}.")
         parts = write_parts(files, paths, folder, {"validation": validation, "test": test}, seed)
     train, is_shared = parts[0], _write_alike(languages)
     num_pairs = sum(chunk.num_lines for chunk in ParallelText(train).chunks())

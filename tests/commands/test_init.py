@@ -179,6 +179,7 @@ def test_a_terminal_is_asked(measured, monkeypatch):
         (("c.fr", "digits", "--yes"), 1, "the language of the target in c.fr and digits is not"),
         (("c.fr", "c.en", "--yes", "--source-language", "xx"), 1, "--source-language: xx is no"),
         (("c.fr", "none", "--yes"), 1, "none not found"),
+        (("c.fr", "c.en", "--yes", "--hours", "nan"), 2, "more than 0, but are nan."),
         (("c.fr", "c.en", "short", "--yes"), 2, "give the two texts of a corpus, or one file"),
         (("c.fr", "short", "--yes"), 1, "c.fr has 300 lines but short has 1; line n of one must"),
     ],
