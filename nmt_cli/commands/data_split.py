@@ -64,6 +64,10 @@ def write_parts(
     num_kept = int((split.parts == TRAINING).sum())
     held_out = ", ".join(f"{size:,} for {part}" for part, size in sizes.items())
     logs.info(f"{output} holds {counted(num_kept, 'pair')} for training, {held_out}.")
+    if num_kept < sum(sizes.values()):
+        logs.warning(
+            "fewer pairs are left for training than are held out; lower --validation and --test."
+        )
     if num_left_out:
         logs.info(
             f"Left out {counted(num_left_out, 'pair')} with a sentence that is in validation or "

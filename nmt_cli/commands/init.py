@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -22,13 +23,14 @@ from nmt_cli.corpus.text.characters import scripts_of
 from nmt_cli.corpus.text.language_codes import NAMES, base_of, why_no_code
 from nmt_cli.corpus.text.memories import languages_in
 from nmt_cli.corpus.text.parallel_text import ParallelText
-from nmt_cli.corpus.text.samples import sample_of
+from nmt_cli.corpus.text.samples import Sample, sample_of
 from nmt_cli.corpus.text.text_traits import TextTraits, traits_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.folders import DATASET, refuse_output
 from nmt_cli.files.lines import is_blank
 from nmt_cli.files.locks import claimed
+from nmt_cli.files.text_forms import why_not_utf8
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.proposals import FOLDER, any_of, as_argument, command
@@ -64,7 +66,11 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     cannot be read, a language is not found, or the recipe exists without ``force``.
     """
     if NAME.fullmatch(name) is None:
-        raise WrongUsageError(f"NAME must be letters, digits, - and _, but is {name}.")
+        example = command("nmt-cli", "init", "mine", *_files(name, paths))
+        raise WrongUsageError(
+            "NAME, the first argument, must be letters, digits, - and _, and names the recipe and "
+            f"the run, but it is {name}. For example: {example}"
+        )
     recipe_path, folder = Path(f"{name}.yaml"), FOLDER / name
     refuse_file(recipe_path, replace=force)
     refuse_output(folder, DATASET, "a data set of data split", force=force, option="NAME")
@@ -73,14 +79,34 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         columns = ",".join(_languages_of_memory(paths[0], given))
     with claimed(folder, "NAME"), opened_corpus(paths, columns) as files:
         languages = _languages(files, given, ask)
-        if (sample := sample_of(files, languages)) is not None and sample.header is not None:
-            logs.info(f"The first row of {paths[0]} names its columns.")
-            files = files.model_copy(update={"columns": sample.header})
+        if (sample := sample_of(files, languages)) is not None:
+            _refuse_8_bit(sample, files, paths)
+            if sample.header is not None:
+                logs.info(f"The first row of {paths[0]} names its columns.")
+                files = files.model_copy(update={"columns": sample.header})
         if hours is None and ask is not None:
             hours = ask("Hours of training; 0 means as many as the text needs", 0.0) or None
         if hours is not None and not hours > 0:  # also where it is no number
             raise WrongUsageError(f"the hours of training must be more than 0, but are {hours:g}.")
         parts = write_parts(files, paths, folder, {"validation": validation, "test": test}, seed)
+    try:
+        plan = _write_recipe(recipe_path, languages, parts, hours, force=force)
+    except BaseException:  # also Ctrl-C: the next attempt needs no --force
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    warn_of_samples(read_recipe(f"./{recipe_path}").recipe)
+    _report(recipe_path, plan)
+
+
+def _write_recipe(
+    recipe_path: Path,
+    languages: tuple[str, str],
+    parts: Sequence[ParallelFiles],
+    hours: float | None,
+    *,
+    force: bool,
+) -> Plan:
+    """Try how fast the text is trained on, write the recipe of a training, and return its plan."""
     train, is_shared = parts[0], _write_alike(languages)
     num_pairs = sum(chunk.num_lines for chunk in ParallelText(train).chunks())
     for parent in parents_for(num_pairs):
@@ -92,8 +118,12 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     recipe = _recipe(parent, languages, parts, trial, plan, is_shared=is_shared)
     with file_appearing_whole(recipe_path, replace=force) as stream:
         stream.write(recipe.encode())
-    warn_of_samples(read_recipe(f"./{recipe_path}").recipe)
-    _report(recipe_path, plan)
+    return plan
+
+
+def _files(name: str, paths: tuple[Path, ...]) -> list[str]:
+    """Return the files that were given, with ``name`` if that is one of them."""
+    return [*([name] if Path(name).is_file() else []), *map(str, paths)]
 
 
 def _languages_of_memory(path: Path, given: Sequence[str | None]) -> tuple[str, str]:
@@ -141,6 +171,12 @@ def _named_language(files: ParallelFiles, side: int, shown: TextTraits) -> str |
         named = files.columns[side].rpartition(".")[2] if files.columns is not None else ""
     known = bool(named) and base_of(named) in NAMES
     return named if known and not shown.is_certainly_not(named) else None
+
+
+def _refuse_8_bit(sample: Sample, files: ParallelFiles, paths: Sequence[Path]) -> None:
+    """Raise UserError with how to convert the first file that is not UTF-8."""
+    for path, encoding in sample.encodings.items():
+        raise UserError(why_not_utf8(path if files.rows is None else paths[0], encoding))
 
 
 def _write_alike(languages: tuple[str, str]) -> bool:

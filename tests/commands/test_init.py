@@ -17,6 +17,7 @@ from nmt_cli.commands.starting.plan import (
     plan_training,
     vocabulary_size,
 )
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reading.reader import read_recipe
 
 ENGLISH = "The quick farmer carries a basket of apples over the old bridge near our house"
@@ -56,7 +57,7 @@ def write_texts(first="c.fr", second="c.en", number=300):
 
 
 def start(*arguments, status=0, answers=None):
-    given = ["init", "mine", *map(str, arguments), "--validation", "20", "--test", "30"]
+    given = ["init", "mine", "--validation", "20", "--test", "30", *map(str, arguments)]
     result = CliRunner().invoke(cli.main, given, input=answers)
     assert result.exit_code == status, result.output
     return result.stderr
@@ -180,6 +181,7 @@ def test_a_terminal_is_asked(measured, monkeypatch):
         (("c.fr", "c.en", "--yes", "--source-language", "xx"), 1, "--source-language: xx is no"),
         (("c.fr", "none", "--yes"), 1, "none not found"),
         (("c.fr", "c.en", "--yes", "--hours", "nan"), 2, "more than 0, but are nan."),
+        (("c.fr", "c.en", "--source-lang", "fr"), 2, "Did you mean --source-language fr?"),
         (("c.fr", "c.en", "short", "--yes"), 2, "give the two texts of a corpus, or one file"),
         (("c.fr", "short", "--yes"), 1, "c.fr has 300 lines but short has 1; line n of one must"),
     ],
@@ -213,6 +215,48 @@ def test_endings_of_any_letters(measured):
     found = read_recipe("./mine.yaml").recipe.data.train[0].text_files
     assert found == (Path("data/mine/train.\U0001f41c"), Path("data/mine/train.\u00e9 b"))
     assert all(path.is_file() for path in found)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, UserError("no room")])
+def test_what_is_interrupted_leaves_nothing(monkeypatch, failure):
+    def fail(*_, **__):
+        raise failure
+
+    write_texts()
+    monkeypatch.setattr(init, "try_out", fail)
+    before = sorted(Path().rglob("*"))
+    start("c.fr", "c.en", "--yes", status=130 if failure is KeyboardInterrupt else 1)
+    assert [path for path in sorted(Path().rglob("*")) if path not in before] == [Path("data")]
+
+
+@pytest.mark.parametrize("name", ["c.fr", "c.csv"])
+def test_text_in_another_encoding_is_refused_by_the_name_of_its_file(measured, name):
+    write_texts()
+    french = [f"Le fermier déjà fatigué a traversé la forêt près du café, {n}" for n in range(300)]
+    english = Path("c.en").read_text().splitlines()
+    given = ("c.fr", "c.en") if name == "c.fr" else (name, "--columns", "1,2")
+    rows = french if name == "c.fr" else map(";".join, zip(french, english, strict=True))
+    Path(name).write_text("\n".join(rows), encoding="latin-1")
+    languages = ("--source-language", "fr", "--target-language", "en")
+    stderr = start(*given, *languages, "--yes", status=1)
+    assert f"Error: {name} is ISO-8859-1 text. Convert it to UTF-8: iconv -f ISO-8859-1" in stderr
+    assert not Path("data/mine").exists()
+
+
+def test_a_forgotten_name_is_proposed_with_the_files():
+    write_texts()
+    result = CliRunner().invoke(cli.main, ["init", "c.fr", "c.en", "--yes"])
+    assert result.exit_code == 2
+    assert "but it is c.fr. For example: nmt-cli init mine c.fr c.en" in result.stderr
+    result = CliRunner().invoke(cli.main, ["init", "mine.yaml", "c.fr", "c.en", "--yes"])
+    assert "but it is mine.yaml. For example: nmt-cli init mine c.fr c.en" in result.stderr
+
+
+def test_few_pairs_for_training_are_warned_of(measured):
+    write_texts(number=300)
+    assert "fewer pairs are left for training" not in start("c.fr", "c.en", "--yes")
+    stderr = start("c.fr", "c.en", "--yes", "--force", "--test", "140")
+    assert "Warning: fewer pairs are left for training than are held out" in stderr
 
 
 def test_larger_texts_get_larger_models():

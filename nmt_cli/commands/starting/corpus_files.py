@@ -28,6 +28,8 @@ def opened_corpus(paths: tuple[Path, ...], columns: str | None) -> Iterator[Para
     """
     named = _columns(columns)
     if len(paths) == 2 and named is None:
+        if paths[0].exists() and paths[1].exists() and paths[0].samefile(paths[1]):
+            raise UserError(f"{paths[0]} is given for both sides; give the two texts of a corpus.")
         yield ParallelFiles(source=paths[0], target=paths[1])
         return
     if len(paths) != 1:
@@ -72,6 +74,11 @@ def _refuse_other_columns(table: Path, path: Path, columns: tuple[str, str] | No
     with open_text(table) as stream:
         cells = HeldLines(stream).first().decode(errors="replace").split("\t")
     if columns is None and len(cells) != 2:
+        if len(cells) == 1:
+            raise UserError(
+                f"{path} has no second column; give the texts of both sides, or one file that "
+                "holds both, with a tab between them."
+            )
         shown = any_of([repr(cell[:40]) for cell in cells[:10]], "and")
         raise UserError(
             f"{path}:1: the line has {counted(len(cells), 'column')}: {shown}; add --columns with "
