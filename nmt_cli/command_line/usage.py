@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -154,6 +155,7 @@ class _Unknown:
             yield self._option(["--terms"])
         yield from self._by_table()
         keys = _keys_of(self._name, also_near=False)
+        yield self._option([o for o in self._own if plain(o) in map(_last_part, keys)])
         in_table = plain(self._name) in names_of_keys()
         fits = in_table or self._value is None or any(_accepts(key, self._value) for key in keys)
         if "--set" not in self._own or not fits:
@@ -241,6 +243,10 @@ class _Unknown:
             if any(plain(option) == plain(self._name) for option in _options_of(command))
         ]
         return f". It is an option of {' and '.join(having)}." if having else ""
+
+
+def _last_part(key: str) -> str:
+    return key.rpartition(".")[2]
 
 
 def _arguments(ctx: click.Context, thing: str, value: str | None) -> str:
@@ -341,6 +347,9 @@ def _unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
         proposed = _settings_meant(ctx, rest)
         return f"{text}. Did you mean {proposed}?" if proposed else f"{text}."
     if ctx.info_name == "translate" and len(rest) <= 2:
+        if len(rest) == 1 and Path(rest[0]).is_dir():  # a model behind the name of a text
+            meant = shlex.join([*rest, "--input", str(ctx.params["model"])])
+            return f"{text}. Did you mean {ctx.command_path} {meant}?"
         options = zip(("--input", "--output"), map(shlex.quote, rest), strict=False)
         files = " ".join(map(" ".join, options))
         return f"{text}. Did you mean {files}? Otherwise text comes from stdin, and goes to stdout."

@@ -292,3 +292,9 @@ def test_an_empty_path_is_not_the_folder():
         "train x --run-dir ''",
     ):
         assert refusal(command_line).endswith(": the path is empty; give a name.")
+
+
+def test_a_model_behind_its_text_is_proposed_in_front(tmp_path):
+    assert refusal(f"translate in.txt {tmp_path}").endswith(
+        f"Did you mean nmt-cli translate {tmp_path} --input in.txt?"
+    )
