@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nmt_cli.recipe.schema import Recipe
 
 NO_SCRIPT = "off"  # the recipe decides again in a training that a script decided before
+SHELL_WORDS = frozenset({"|", "<", ">", ">>", "&&", "||", ";", "&"})
 NAMES = {"overrides": "--set", "allowed_changes": "--allow-change"}  # other flags are their fields'
 
 
@@ -88,6 +89,8 @@ def _problem_of(script: str) -> str | None:
             "{output} must be in the command; it stands for the file with the translations, as "
             "{source} and {reference} for those with the sources and the references"
         )
+    if of_shell := SHELL_WORDS.intersection(words):
+        return f"no shell reads the command, so {min(of_shell)} has no meaning; write bash -c '...'"
     if shutil.which(words[0]) is None:
         return f"there is no program {words[0]} to run (and no shell reads the command)"
     return None

@@ -291,6 +291,7 @@ def test_each_set_has_a_file_of_its_own(tmp_path):
     ("arguments", "message"),
     [
         (["--validation-script=cat"], "{output} must be in the command"),
+        (["--validation-script=wc -l < {output}"], "so < has no meaning; write bash -c '...'"),
         (["--validation-script=judge-it {output}"], "there is no program judge-it to run"),
         (["--validation-script=cat '{output}"], "No closing quotation"),
         (["--validation-script=cat {output}", "--set=validation.bleu=off"],
