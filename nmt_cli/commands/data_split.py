@@ -6,18 +6,23 @@ from os.path import realpath
 from pathlib import Path
 
 from nmt_cli.commands.starting.corpus_files import opened_corpus
+from nmt_cli.corpus.text.language_codes import NAMES, base_of
 from nmt_cli.corpus.text.parallel_text import RowReader
+from nmt_cli.corpus.text.samples import named_columns
 from nmt_cli.corpus.text.splitting import LEFT_OUT, TRAINING, Split
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.folders import DATASET, refuse_output
 from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.text_files import SUFFIXES, open_text
-from nmt_cli.files.text_forms import refuse_wrong_lines
+from nmt_cli.files.text_forms import KEYS_OF_SIDES, refuse_wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.sections.corpora import ParallelFiles
+
+FIRST_KEYS = KEYS_OF_SIDES[0]  # for columns that are not named by languages
+CODES = {name.lower(): code for code, name in NAMES.items()}
 
 
 def run(
@@ -38,6 +43,9 @@ def run(
     output = output or paths[0].with_name(f"{paths[0].name.split('.')[0]}-split")
     refuse_output(output, DATASET, "a data set of data split", force=force)
     with claimed(output, "--output"), opened_corpus(paths, columns) as files:
+        if (header := _names_of_columns(files)) is not None:
+            logs.info(f"The first row of {paths[0]} names its columns.")
+            files = files.model_copy(update={"columns": header})
         write_parts(files, paths, output, {"validation": validation, "test": test}, seed)
 
 
@@ -114,6 +122,21 @@ def _header(files: ParallelFiles) -> bytes:
     """Return the first line of a table whose columns have names there."""
     if files.tsv is None:
         return b""
-    with open_text(files.tsv) as stream:
-        first = HeldLines(stream).first()
+    first = _first_line(files.tsv)
     return first + b"\n" if RowReader.of(files, first).has_header else b""
+
+
+def _names_of_columns(files: ParallelFiles) -> tuple[str, str] | None:
+    """Return the first row of a table of two columns if its cells name two languages or sides."""
+    if files.tsv is None or files.columns is not None:
+        return None
+    cells = _first_line(files.tsv).removeprefix(BYTE_ORDER_MARK).decode(errors="replace")
+    one, other = (cell.strip() for cell in cells.split("\t"))
+    codes = [CODES.get(cell.lower(), base_of(cell)) for cell in (one, other)]
+    are_languages = codes[0] != codes[1] and all(code in NAMES for code in codes)
+    return named_columns(one, other, (codes[0], codes[1]) if are_languages else FIRST_KEYS)
+
+
+def _first_line(path: Path) -> bytes:
+    with open_text(path) as stream:
+        return HeldLines(stream).first()

@@ -127,14 +127,20 @@ def _files(name: str, paths: tuple[Path, ...]) -> list[str]:
 
 
 def _languages_of_memory(path: Path, given: Sequence[str | None]) -> tuple[str, str]:
-    """Return the languages of a memory that has two; Raises UserError if it has others."""
+    """Return the ``given`` languages, and for a side without one the only other of the memory.
+
+    Raises UserError if the memory has more languages or fewer.
+    """
     if None not in given:
         return cast("tuple[str, str]", tuple(given))
     found = languages_in(path)
-    if len(found) != len(SIDES):
+    bases = [base_of(code) for code in given if code is not None]
+    others = [code for code in found if base_of(code) not in bases]
+    if len(others) != given.count(None):
         named = f"has the languages {any_of(found, 'and')}" if found else "names no language"
         raise UserError(f"{path} {named}; add --source-language and --target-language.")
-    return found[0], found[1]
+    source, target = (code or others.pop(0) for code in given)
+    return source, target
 
 
 def _languages(

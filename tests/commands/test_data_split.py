@@ -183,6 +183,26 @@ def test_a_csv_becomes_tables():
     assert "a.csv:1: not CSV: unexpected end of data." in split("a.csv", "--force", status=1)
 
 
+@pytest.mark.parametrize("header", ["en\tde", "English\tGerman", "source\ttarget", "en-GB\tde_AT"])
+def test_a_first_row_with_names_stays_the_header_of_each_part(header):
+    rows = [f"line {'a' * number}\tsatz {'b' * number}" for number in range(1, 40)]
+    Path("a.tsv").write_text("\n".join([header, *rows]) + "\n")
+    stderr = split("a.tsv", "--validation", 5, "--test", 6)
+    parts = read(Path("a-split"), "tsv")
+    assert "The first row of a.tsv names its columns." in stderr
+    assert all(lines[0] == header for lines in parts.values())
+    assert sorted(line for lines in parts.values() for line in lines[1:]) == sorted(rows)
+
+
+@pytest.mark.parametrize("first", ["no\tno", "A dog\tEin Hund", "it is\tes ist", "\t"])
+def test_another_first_row_is_a_pair(first):
+    rows = [f"line {'a' * number}\tsatz {'b' * number}" for number in range(1, 40)]
+    Path("a.tsv").write_text("\n".join([first, *rows]) + "\n")
+    assert "names its columns" not in split("a.tsv", "--validation", 5, "--test", 6)
+    parts = read(Path("a-split"), "tsv")
+    assert sorted(line for lines in parts.values() for line in lines) == sorted([first, *rows])
+
+
 def test_blank_sides_are_never_held_out():
     texts = [*(f"{'a' * number}" for number in range(1, 13)), *([""] * 200)]
     Path("a.de").write_text("\n".join(texts) + "\n")

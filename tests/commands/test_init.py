@@ -158,6 +158,12 @@ def test_a_memory_names_its_languages(measured):
     data = read_recipe("./mine.yaml").recipe.data
     assert data.train[0].tsv == Path("data/mine/train.tsv")
     assert (data.source_language, data.target_language) == ("fr", "en-GB")
+    start("c.tmx", "--yes", "--force", "--source-language", "en")
+    data = read_recipe("./mine.yaml").recipe.data
+    assert (data.source_language, data.target_language) == ("en", "fr")
+    first = Path("data/mine/train.tsv").read_text().splitlines()[0].split("\t")
+    assert set(first[0].split()) <= set(ENGLISH.split())
+    assert set(first[1].split()) <= set(FRENCH.split())
     write("fr", "en", "es")
     stderr = start("c.tmx", "--yes", "--force", status=1)
     assert "c.tmx has the languages fr, en and es; add --source-language" in stderr
