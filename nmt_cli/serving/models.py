@@ -13,6 +13,7 @@ from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.text.language_codes import distance, fits, spelled
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, languages_of
 from nmt_cli.saved.checkpoints import CHECKPOINT_NAME
 from nmt_cli.saved.model_directory import use_model
@@ -221,8 +222,11 @@ class Models(NamedTuple):
         wanted = {"model": name, "source": source, "target": target}
         shown = ", ".join(f"{key} {value!r}" for key, value in wanted.items() if value is not None)
         if not fitting:
-            message = f"there is no model with {shown}; the models are {_listed(self.models)}"
-            raise RefusedError(400, message)
+            missing = [key for key in ("source", "target") if wanted[key] == ""]
+            what = f"there is no model with {shown}"
+            if missing:
+                what = f"the request names no {any_of(missing, 'and')} language"
+            raise RefusedError(400, f"{what}; the models are {_listed(self.models)}")
         nearest = min(distances for distances, _ in fitting)
         found = [model for distances, model in fitting if distances == nearest]
         if len({(model.source, model.target) for model in found}) > 1:

@@ -145,6 +145,8 @@ def test_libretranslate_in_forms(service, expected):
         ({"q": ["a", 1]}, "q must be a text or a list of texts that is not empty"),
         ({"q": []}, "q must be a text or a list of texts that is not empty"),
         ({"q": "a", "source": "xx", "target": "de"}, "there is no model with source 'xx', target"),
+        ({"q": "a", "sorce": "en", "target": "de"}, "the request names no source language; the"),
+        ({"q": "a"}, "the request names no source and target language; the models are"),
         ({"q": "a", "source": "en", "target": "fr"}, "there is no model with source 'en', target"),
         ({"q": "a", "source": "en", "target": "de", "format": "md"}, "format must be text or html"),
         ({"q": "a", "source": "en", "target": "de", "alternatives": -1}, "alternatives must be"),
