@@ -73,8 +73,13 @@ def chosen_format(
                 f"format, such as {ending}, or add --input-format text if it has lines of text."
             )
     found = format_of(source)
-    wanted = None if output is None or found is None else format_of(output)
-    if wanted not in {None, found}:
+    wanted = None if output is None else format_of(output)
+    if found is None and wanted in ARCHIVES:
+        raise WrongUsageError(
+            f"{source} has lines of text, and so has its translation, but the name {output} is "
+            f"that of {wanted}; give another --output, or --input-format for a document."
+        )
+    if found is not None and wanted not in {None, found}:
         raise WrongUsageError(
             f"{source} is {found}, and so is its translation, but the name {output} is that of "
             f"{wanted}; give an --output that ends in {source.suffix}."

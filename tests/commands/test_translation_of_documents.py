@@ -161,6 +161,17 @@ def test_options_that_a_document_has_no_place_for(shouting, tmp_path, options, m
     assert message in done.stderr
 
 
+@pytest.mark.parametrize("ending", ["docx", "epub"])
+def test_lines_of_text_are_not_written_as_an_archive(shouting, tmp_path, ending):
+    (tmp_path / "a.txt").write_text("a cat\n")
+    done = run("--input", "a.txt", "--output", f"b.{ending}")
+    assert (done.exit_code, shouting.texts) == (2, [])
+    assert f"a.txt has lines of text, and so has its translation, but the name b.{ending}" in (
+        done.stderr
+    )
+    assert not (tmp_path / f"b.{ending}").exists()
+
+
 def test_a_damaged_document_leaves_nothing(shouting, tmp_path):
     (tmp_path / "a.xml").write_bytes(b"<a><b></a>")
     done = run("--input", "a.xml", "--output", "b.xml")
