@@ -13,6 +13,7 @@ from nmt_cli.commands.data_split import write_parts
 from nmt_cli.commands.starting.corpus_files import MEMORIES, ending, opened_corpus
 from nmt_cli.commands.starting.plan import (
     FEWEST_STEPS,
+    LEAST_STEPS,
     Plan,
     parents_for,
     plan_training,
@@ -95,7 +96,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         shutil.rmtree(folder, ignore_errors=True)
         raise
     warn_of_samples(read_recipe(f"./{recipe_path}").recipe)
-    _report(recipe_path, plan)
+    _report(recipe_path, plan, hours)
 
 
 def _write_recipe(
@@ -247,12 +248,17 @@ def _in_yaml(files: ParallelFiles) -> str:
     return f"{{{', '.join(entries)}}}"
 
 
-def _report(recipe_path: Path, plan: Plan) -> None:
+def _report(recipe_path: Path, plan: Plan, hours: float | None) -> None:
     logs.info(
         f"{recipe_path} trains {plan.max_steps:,} steps, {plan.epochs:.3g} epochs: about "
         f"{plan.hours:.2g} h on this machine."
     )
-    if plan.hours < FEW * plan.hours_of_text:
+    if hours is not None and plan.max_steps == LEAST_STEPS and plan.hours > hours:
+        logs.warning(
+            f"{hours:.2g} h are too few: a training has {LEAST_STEPS} steps at least, and this "
+            f"text needs about {plan.hours_of_text:.2g} h."
+        )
+    elif plan.hours < FEW * plan.hours_of_text:
         logs.warning(
             f"so short a training learns little; this text needs about {plan.hours_of_text:.2g} h."
         )

@@ -265,6 +265,13 @@ def test_few_pairs_for_training_are_warned_of(measured):
     assert "Warning: fewer pairs are left for training than are held out" in stderr
 
 
+def test_hours_that_cannot_be_kept_are_warned_of(measured):
+    write_texts(number=3000)
+    stderr = start("c.fr", "c.en", "--yes", "--hours", "0.001")
+    assert "Warning: 0.001 h are too few: a training has 200 steps at least" in stderr
+    assert "are too few" not in start("c.fr", "c.en", "--yes", "--force", "--hours", "2")
+
+
 def test_larger_texts_get_larger_models():
     assert [parents_for(number)[0] for number in (1, 200_000, 200_001, 2_000_001)] == [
         *("small", "small", "medium", "base")
