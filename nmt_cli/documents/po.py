@@ -8,16 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nmt_cli.corpus.text.po_files import (
-    AS_IN_ENGLISH,
-    NAMED_CHARSET,
-    Plural,
-    PoEntry,
-    PoError,
-    po_charset,
-    po_entries,
-    po_plural,
-)
+from nmt_cli.corpus.text.po_files import NAMED_CHARSET, PoEntry, PoError, po_charset, po_entries
 from nmt_cli.documents.document import Bilingual, DocumentError
 from nmt_cli.documents.inline import text_part
 from nmt_cli.documents.unit_texts import PROTECTED, TAG, UnitText, unit_text
@@ -48,12 +39,11 @@ class PoDocument(Bilingual):
         """Raise DocumentError for a line that is wrong."""
         # Old programs of the Mac end lines with CR.
         lines = io.BytesIO(data).readlines() if b"\n" in data else data.splitlines(keepends=True)
-        self._lines, self._places, plural = lines, list[_Place](), AS_IN_ENGLISH
+        self._lines, self._places = lines, list[_Place]()
         try:
             self._encoding = po_charset(data)
             for entry in po_entries(self._lines, self._encoding):
-                plural = po_plural(entry) if entry.is_header else plural
-                self._places += _places(entry, again, plural)
+                self._places += _places(entry, again)
         except PoError as error:
             raise DocumentError(f"line {error.line:,}: {error}") from None
         super().__init__([place.text for place in self._places])
@@ -83,15 +73,15 @@ class PoDocument(Bilingual):
         return whole if lines is self._lines else NAMED_CHARSET.sub(rb"\1UTF-8", whole, count=1)
 
 
-def _places(entry: PoEntry, again: bool, plural: Plural) -> Iterator[_Place]:
+def _places(entry: PoEntry, again: bool) -> Iterator[_Place]:
     """Yield where translations of an entry are written."""
     has_translation = any(target.text for _, target in entry.pairs())
     if entry.is_header or entry.is_obsolete or (has_translation and not again):
         return
     formats, several = entry.formats, entry.texts.get("msgid_plural")
-    for source, target in entry.pairs(plural):
+    for source, target in entry.pairs():
         text = source.text
-        if plural.is_often and several and _lacks_any(text, several.text, formats):
+        if entry.plural.is_often and several and _lacks_any(text, several.text, formats):
             text = several.text  # "one file" is not for 21 files
         if not is_blank(text):
             yield _Place(target.begin - 1, target.end - 1, _text(text, formats))

@@ -15,14 +15,7 @@ from typing import BinaryIO, NamedTuple, cast
 from xml.parsers import expat
 
 from nmt_cli.corpus.text.language_codes import subtags_of
-from nmt_cli.corpus.text.po_files import (
-    AS_IN_ENGLISH,
-    PoError,
-    po_charset,
-    po_entries,
-    po_language,
-    po_plural,
-)
+from nmt_cli.corpus.text.po_files import PoError, po_charset, po_entries, po_language
 from nmt_cli.files.lines import LONGEST_LINE, REPLACEMENT, one_line
 from nmt_cli.files.text_files import READ_AT_ONCE, open_text
 from nmt_cli.messages.errors import UserError
@@ -157,12 +150,12 @@ def _units(path: Path, stream: BinaryIO, inline_tag: str | None) -> Iterator[Uni
 
 
 def _po_units(lines: Iterable[bytes], charset: str) -> Iterator[Unit]:
-    language, plural = None, AS_IN_ENGLISH
+    language = None
     for entry in po_entries(lines, charset):
         if entry.is_header:
-            language, plural = po_language(entry), po_plural(entry)
+            language = po_language(entry)
         elif not entry.is_obsolete:
-            for source, target in entry.pairs(plural):
+            for source, target in entry.pairs():
                 text = "" if entry.is_fuzzy else target.text
                 yield [Variant(None, source.text), Variant(language, text)]
 

@@ -80,6 +80,7 @@ class PoEntry(NamedTuple):
     texts: dict[str, PoText]
     flags: frozenset[str]  # such as fuzzy and c-format
     is_obsolete: bool
+    plural: Plural = AS_IN_ENGLISH  # by the header of the file
 
     @property
     def is_fuzzy(self) -> bool:
@@ -97,11 +98,12 @@ class PoEntry(NamedTuple):
         flags = [flag for flag in sorted(self.flags) if FORMAT_FLAG.fullmatch(flag)]
         return rf"%%|{FORMATS.get(flags[0], _C)}" if flags else None
 
-    def pairs(self, plural: Plural = AS_IN_ENGLISH) -> Iterator[tuple[PoText, PoText]]:
+    def pairs(self) -> Iterator[tuple[PoText, PoText]]:
         """Yield source and translation; the forms for several things translate the plural."""
         forms = [text for key, text in self.texts.items() if key.startswith("msgstr")]
         for number, form in enumerate(forms):
-            is_plural = "msgid_plural" in self.texts and (number != plural.one or len(forms) == 1)
+            is_one = number == self.plural.one and len(forms) > 1
+            is_plural = "msgid_plural" in self.texts and not is_one
             yield self.texts["msgid_plural" if is_plural else "msgid"], form
 
 
@@ -111,7 +113,7 @@ def po_language(header: PoEntry) -> str | None:
     return fields.get("Language", "").partition("@")[0].strip() or None
 
 
-def po_plural(header: PoEntry) -> Plural:
+def _plural_of(header: PoEntry) -> Plural:
     """Return the form for one thing by the formula of the header, if it has one."""
     formula = PLURAL.search(_fields(header))
     try:
@@ -152,7 +154,13 @@ def po_charset(start: bytes) -> str:
 
 def po_entries(lines: Iterable[bytes], encoding: str) -> Iterator[PoEntry]:
     """Yield the entries of a PO file. Raises PoError for the first line that is wrong."""
-    reader = _Reader(encoding)
+    plural = AS_IN_ENGLISH
+    for entry in _entries(lines, _Reader(encoding)):
+        plural = _plural_of(entry) if entry.is_header else plural
+        yield entry._replace(plural=plural)
+
+
+def _entries(lines: Iterable[bytes], reader: "_Reader") -> Iterator[PoEntry]:
     for line in lines:
         yield from reader.take(line)
     yield from reader.end()
