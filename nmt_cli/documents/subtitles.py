@@ -152,10 +152,7 @@ def _decoded(data: bytes, languages: tuple[str, str] | None) -> Decoded:
         encoding = languages and eight_bit_encoding(data.split(b"\n"), languages[:1])
         if not encoding:
             raise
-        logs.warning(
-            f"The subtitles are not UTF-8 and are read as {encoding}, an encoding of their "
-            "language; the translation is UTF-8."
-        )
+        logs.warning(f"The subtitles are not UTF-8 but {encoding}; their translation is UTF-8.")
         return Decoded(data.decode(encoding), b"", "utf-8")
 
 

@@ -294,7 +294,7 @@ def test_subtitles_in_an_older_encoding_of_their_language_are_read(language, cap
     document = read_document(data, "srt", languages=(language, "en"))
     assert set(texts_of(document)) == {text}
     assert document.filled([Translation(each) for each in texts_of(document)]) == cues.encode()
-    assert "are read as " in caplog.text
+    assert "The subtitles are not UTF-8 but " in caplog.text
     for languages in (None, ("?", "?"), ("ko" if language == "ja" else "ja", "en")):
         with pytest.raises(DocumentError, match="it is not in the encoding utf-8; convert it to"):
             read_document(data, "srt", languages=languages)
