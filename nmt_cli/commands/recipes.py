@@ -95,13 +95,18 @@ def check(name_or_path: str, overrides: Sequence[str] = (), *, text: bool = Fals
     warn_of_few_checkpoints(recipe_file)
     if text and data.treebank is None:
         warn_of_samples(recipe_file.recipe)
-    with suppress(UserError):  # the size of the vocabulary may be known only later
-        subject = find_subject(name_or_path, overrides, None, None)
-        if (work := figures_of(subject, None, None).work) is not None:
-            logs.info(forecast(work))
+    _forecast(name_or_path, overrides)
     sys.stdout.write("recipe ok\n")
     if not text:
         logs.info("What the texts hold was not checked: add --text.")
+
+
+def _forecast(name_or_path: str, overrides: Sequence[str]) -> None:
+    """Log how much the training computes, if the size of the vocabulary is known by now."""
+    with suppress(UserError):
+        subject = find_subject(name_or_path, overrides, None, None)
+        if (work := figures_of(subject, None, None).work) is not None:
+            logs.info(forecast(work))
 
 
 def _unreadable(recipe_file: RecipeFile) -> Iterator[str]:

@@ -29,6 +29,7 @@ TRAIN = "{source: ./train.en, target: ./train.de}"
 OLD = Path(__file__).parents[1] / "formats/format_2/whitespace/run/average"
 PAIRS = "{source: train.en, target: train.de, tag: <2gl>, languages: [gl, en]}, "
 PAIRS += "{source: train.en, target: train.de, tag: <2pt>, languages: [pt, en]}"
+TAGS = ("<2gl>", "<2pt>")
 LISTED = "<2gl> (gl to en) or <2pt> (pt to en)"
 
 
@@ -48,9 +49,14 @@ def model(tmp_path_factory):
     return folder / "runs/toy"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def line(model):
-    return (model.parents[1] / "validation.en").read_text().splitlines()[0]
+    """A line that the tags give different translations."""
+    lines = (model.parents[1] / "train.en").read_text().splitlines()
+    pairs = zip(
+        *(translated(model, *(f"{tag} {each}" for each in lines)) for tag in TAGS), strict=True
+    )
+    return next(line for line, (one, two) in zip(lines, pairs, strict=True) if one != two)
 
 
 def translator(model, **options):

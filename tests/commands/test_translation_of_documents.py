@@ -55,7 +55,7 @@ def shouting(monkeypatch, tmp_path):
     return translator
 
 
-def without_languages(model):
+def without_languages(model, *_):
     return model, (UNKNOWN_LANGUAGE, UNKNOWN_LANGUAGE)
 
 
@@ -91,7 +91,7 @@ def test_an_office_document(shouting, tmp_path):
 
 
 def test_documents_name_the_language_of_the_model(shouting, tmp_path, monkeypatch):
-    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
+    monkeypatch.setattr(translate, "_with_languages", lambda model, *_: (model, ("en", "nb")))
     properties = '<w:rPr><w:lang w:val="{}"/></w:rPr>'
     text = f'<w:p><w:r>{properties}<w:t xml:space="preserve">{{}}</w:t></w:r></w:p>'
     (tmp_path / "a.docx").write_bytes(docx(text.format("en-US", "a cat")))
