@@ -247,18 +247,20 @@ def test_wrong_use_is_one_line_and_leaves_nothing(arguments, status, message):
 
 
 def test_a_corpus_in_the_output_is_not_replaced_by_its_parts():
-    Path("a.de").write_text("eins\nzwei\ndrei\nvier\n")
-    split("a.de", "a.de", "--validation", 1, "--test", 1, "--output", "all")
+    for name in ("a.de", "a.en"):
+        Path(name).write_text("eins\nzwei\ndrei\nvier\n")
+    split("a.de", "a.en", "--validation", 1, "--test", 1, "--output", "all")
     before = {path: path.read_bytes() for path in Path("all").iterdir()}
-    Path("link").symlink_to("all/train.a.de.source")
-    for name in ("all/validation.a.de.source", "link"):
-        given = (name, name, "--validation", 1, "--test", 1, "--output", "all", "--force")
+    Path("link").symlink_to("all/train.de")
+    for name in ("all/validation.de", "link"):
+        given = (name, "a.en", "--validation", 1, "--test", 1, "--output", "all", "--force")
         assert f"{name} is in all, which would be replaced" in split(*given, status=1)
     assert {path: path.read_bytes() for path in Path("all").iterdir()} == before
 
 
 def test_names_that_are_not_unicode():
     name = os.fsdecode(b"a\xff.d\xc3\xa9 1")
-    Path(name).write_text("eins\nzwei\ndrei\n")
-    split(name, name, "--validation", 1, "--test", 1, "--output", "all")
-    assert read_manifest(Path("all"))["corpus"] == [name, name]
+    for each in (name, "a.en"):
+        Path(each).write_text("eins\nzwei\ndrei\n")
+    split(name, "a.en", "--validation", 1, "--test", 1, "--output", "all")
+    assert read_manifest(Path("all"))["corpus"] == [name, "a.en"]
