@@ -26,5 +26,5 @@ Try next:
   echo "The old man reads a book." | .venv/bin/nmt-cli translate runs/quickstart
   .venv/bin/nmt-cli translate runs/quickstart --n-best 3 --format tsv < data/quickstart/test.en | head
   .venv/bin/nmt-cli recipes show multi30k-en-de      # real text; recipes/README.md has its address
-Your own text: copy recipes/quickstart.yaml, change the paths under "data", and run the same commands.
+Your own text: .venv/bin/nmt-cli init mine TEXT.en TEXT.de (docs/tutorials/your-own-text.md).
 END
