@@ -186,7 +186,7 @@ def searched_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     from tests.fake_models import TableModel
 
     if request.param == "library":
-        monkeypatch.setattr(TableModel, "library", request.getfixturevalue("library"))
+        monkeypatch.setattr(TableModel, "c_library", request.getfixturevalue("library"))
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def packed_model(model, library, precision="fp32"):
 class TableModel:
     """``logits(source, prefix)`` decides; the prefixes are followed through the parents."""
 
-    library: Library | None = None  # as where there is no library, unless a test sets them
+    c_library: Library | None = None  # as where there is no library, unless a test sets them
 
     def __init__(self, logits):
         self.logits = logits
@@ -102,7 +102,11 @@ class TableModel:
 
     def _rows(self, rows) -> Logits:
         values = torch.stack(rows)
-        return CompiledLogits(values.numpy(), self.library) if self.library else TorchLogits(values)
+        return (
+            CompiledLogits(values.numpy(), self.c_library)
+            if self.c_library
+            else TorchLogits(values)
+        )
 
     def keep_slots(self, slots):
         self.sources = [self.sources[slot] for slot in slots]
@@ -115,7 +119,7 @@ class TableModel:
 class CopyModel:
     """Outputs the source again; ``fails`` gets the sources in the slots first, and may raise."""
 
-    library = None  # the search keeps its hypotheses in numpy
+    c_library = None  # the search keeps its hypotheses in numpy
 
     def __init__(self, vocabulary_size, fails=lambda sources: None):
         self.vocabulary_size = vocabulary_size

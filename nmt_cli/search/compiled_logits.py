@@ -43,7 +43,7 @@ class CompiledLogits:
         With ``layers`` they are rows [R, D] after the decoder, whose logits are computed when they
         are asked for. ``normalizers`` [R] are given if they are known.
         """
-        self._rows, self.library = rows, library
+        self._rows, self.c_library = rows, library
         self._normalizers, self._layers = normalizers, layers
         self.lists: OutputLists | None = None
 
@@ -61,7 +61,7 @@ class CompiledLogits:
             return self._layers.listed_logits(self._rows, lists)
         beam_size = number // len(lists)
         listed = np.empty((len(lists), beam_size * lists.longest), np.float32)
-        self.library.functions.gather_listed(
+        self.c_library.functions.gather_listed(
             *(lists.address, self._rows, len(lists), beam_size, width, listed)
         )
         return listed
@@ -76,7 +76,7 @@ class CompiledLogits:
         if self._layers is not None:
             values = np.empty((number, self._layers.vocabulary_size), np.float32)
         self._normalizers = np.empty(number, np.float32)
-        self.library.functions.spread_listed(
+        self.c_library.functions.spread_listed(
             *(lists.address, listed, len(lists), number // len(lists), values.shape[1]),
             *(values, self._normalizers),
         )
@@ -96,7 +96,7 @@ class CompiledLogits:
         values = self.values  # with shortlists, the normalizers are computed with them
         if self._normalizers is None:
             self._normalizers = np.empty(len(values), np.float32)
-            self.library.functions.log_sum_exponentials(values, *values.shape, self._normalizers)
+            self.c_library.functions.log_sum_exponentials(values, *values.shape, self._normalizers)
         return self._normalizers
 
     def restrict(self, restriction: Restriction) -> None:
@@ -115,7 +115,7 @@ class CompiledLogits:
         """Return the ``number`` (C) best continuations of hypotheses with ``scores`` [S, K]."""
         assert scores.size == len(self.values), scores.shape
         found = Candidates.nothing(len(scores), number)
-        self.library.functions.best_continuations(
+        self.c_library.functions.best_continuations(
             *(self.values, self.normalizers(), np.ascontiguousarray(scores, np.float32)),
             *(*scores.shape, self.values.shape[1], number),
             *(*found, np.empty(number, np.float32)),
@@ -140,7 +140,7 @@ class CompiledLogits:
         how = _Sampling(sampling.fp32_temperature, min(sampling.top_k or 0, width), sampling.top_p)
         num_blocks = -(-width // BLOCK)
         tokens = np.empty(num_rows, np.int64)
-        self.library.functions.draw(
+        self.c_library.functions.draw(
             *(self.values, num_rows, width, ctypes.addressof(how)),
             np.ascontiguousarray(uniforms, np.float64),
             *(np.empty(width, np.int64), np.empty(num_blocks)),
@@ -151,19 +151,19 @@ class CompiledLogits:
     def select(self, rows: Array) -> CompiledLogits:
         """Return a copy of ``rows``, with their restrictions; or of some that are not computed."""
         if self._layers is not None and "values" not in self.__dict__:
-            return CompiledLogits(self._rows[rows], self.library, layers=self._layers)
-        return CompiledLogits(self.values[rows], self.library, self.normalizers()[rows])
+            return CompiledLogits(self._rows[rows], self.c_library, layers=self._layers)
+        return CompiledLogits(self.values[rows], self.c_library, self.normalizers()[rows])
 
     def mean_with(self, others: Iterable[CompiledLogits]) -> CompiledLogits:
         """Return logarithms that differ from those of the mean probabilities by a number."""
         normalizers = self.normalizers()
         for other in others:
             assert other.values.shape == self.values.shape, other.values.shape
-            self.library.functions.add_probabilities(
+            self.c_library.functions.add_probabilities(
                 *(self.values, normalizers, other.values, other.normalizers(), *self.values.shape)
             )
             normalizers = np.zeros_like(normalizers)
-        return CompiledLogits(self.values, self.library)
+        return CompiledLogits(self.values, self.c_library)
 
 
 class _Beams(ctypes.Structure):

@@ -164,7 +164,7 @@ class CompiledTransformer:
     """A ``StepModel`` whose layers the library for CPUs computes. Not to be shared by threads."""
 
     def __init__(self, packed: PackedModel) -> None:
-        self.library = packed.library
+        self.c_library = packed.c_library
         self._layers = CompiledLayers(packed)
         self._num_encoded = 0  # sentences, since freed memory was returned
         self._empty(0, 1)
@@ -200,7 +200,7 @@ class CompiledTransformer:
             found += map(EncodedEntries, sources, starts)
             firsts.append(rows.copy())
         rows = np.concatenate(firsts)
-        return found, CompiledLogits(rows, self.library, layers=self._layers)
+        return found, CompiledLogits(rows, self.c_library, layers=self._layers)
 
     def start(self, slots: Sequence[int], encoded: Sequence[EncodedEntries]) -> None:
         """Put each sentence into one of ``slots``; its hypotheses consist of the start mark."""
@@ -227,7 +227,7 @@ class CompiledTransformer:
             past.is_past,
         )
         rows = self._layers.step(step, int(positions.max()) + 1)
-        return CompiledLogits(rows, self.library, layers=self._layers)
+        return CompiledLogits(rows, self.c_library, layers=self._layers)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""

@@ -100,7 +100,7 @@ class SearchEngine:
         self.model, steps = models[0], list(map(step_model, models))
         self._model: StepModel = steps[0] if len(steps) == 1 else Ensemble(steps)
         # Whether a library computes the layers, with copies of the weights.
-        self.is_compiled = self._model.library is not None
+        self.is_compiled = self._model.c_library is not None
         most, least = computing.max_tokens, 1
         if most is None:
             most, least = default_max_tokens(self.model.config, **self.chosen), LEAST_SENTENCES
@@ -193,7 +193,7 @@ class Ensemble:
 
     def __init__(self, models: Sequence[StepModel]) -> None:
         self._models = models
-        self.library = models[0].library
+        self.c_library = models[0].c_library
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches of all models."""

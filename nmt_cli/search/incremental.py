@@ -106,7 +106,7 @@ class IncrementalTransformer:
     hypothesis. Not to be shared between threads.
     """
 
-    library: Library | None = None
+    c_library: Library | None = None
 
     def __init__(self, model: Transformer) -> None:
         self._model, self._is_recurrent = model, model.config.is_recurrent

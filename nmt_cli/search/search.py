@@ -45,7 +45,7 @@ class SlotModel(Protocol):
     """The interface of a model to any search over slots."""
 
     @property
-    def library(self) -> Library | None:
+    def c_library(self) -> Library | None:
         """The library that computes it, and continues its hypotheses; None: torch computes it."""
 
     def reset(self, num_slots: int, beam_size: int) -> None:
@@ -116,13 +116,13 @@ class BeamSearch(ABC, Generic[Model]):
         candidates are chosen.
         """
         self._model = model
-        self._num_steps = STEPS_OF_SLOTS if model.library is None else 1
+        self._num_steps = STEPS_OF_SLOTS if model.c_library is None else 1
         # At most one continuation of each hypothesis ends, so at least K of 2K do not.
         self._choice = choice or rule_module.BestCandidates(2 * settings.beam_size)
-        if model.library is None:
+        if model.c_library is None:
             self._beams = Beams(num_slots, settings)
         else:
-            self._beams = CompiledBeams(num_slots, settings, model.library)
+            self._beams = CompiledBeams(num_slots, settings, model.c_library)
         # Whether all sentences need the rules or the choice.
         deciding: list[Rule | CandidateChoice] = [*rules, self._choice]
         self._all_are_restricted = not all(each.needs_data for each in deciding)
@@ -307,7 +307,7 @@ class Search(BeamSearch[StepModel]):
 
     def step_of(self, numbers: Sequence[int]) -> list[Done]:
         """Make a step of these sentences; only the library computes some and lets others rest."""
-        return self._step(None if self._model.library is None else numbers)
+        return self._step(None if self._model.c_library is None else numbers)
 
     def _step(self, numbers: Sequence[int] | None) -> list[Done]:
         done = self._begin()

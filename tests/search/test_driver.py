@@ -140,7 +140,7 @@ def test_urgent_sentences_take_steps_between_those_of_all(num_urgent, num_ahead)
 
     line.run(after_step)
     num_all = 24 + num_urgent
-    if line.model.library is None:  # torch computes all slots
+    if line.model.c_library is None:  # torch computes all slots
         assert line.model.num_slots[2:14] == [num_all] * 12
         return
     steps = [*[num_urgent] * num_ahead, num_all]

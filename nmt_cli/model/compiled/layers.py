@@ -145,7 +145,7 @@ class CompiledLayers:
     """
 
     def __init__(self, packed: PackedModel) -> None:
-        self._packed, self.functions = packed, packed.library.functions
+        self._packed, self.functions = packed, packed.c_library.functions
         self.vocabulary_size = packed.vocabulary_size
         self.rows_at_once = ROWS_AT_ONCE[packed.precision]
         self._encoder = Stack.from_buffer_copy(packed.encoder)

@@ -98,7 +98,7 @@ class PackedModel:
         Each is taken from the mapping once, and none is kept. The precision is fp32, int8, or bf16
         if the CPU has instructions for it. Raises ValueError if a weight has another shape.
         """
-        self.config, self.precision, self.library = config, precision, library
+        self.config, self.precision, self.c_library = config, precision, library
         output = weights[OUTPUT]
         self.vocabulary_size = len(output)
         self._shapes = parameter_shapes(config, self.vocabulary_size)
@@ -148,7 +148,7 @@ class PackedModel:
         They are made once. Processes that are forked afterwards share them.
         """
         if self._unpacked_output is None:
-            output, functions = self.output, self.library.functions
+            output, functions = self.output, self.c_library.functions
             size = functions.size_of_weights(output.type, output.I)
             memory = np.zeros(output.O * size + ALIGNMENT, np.uint8)
             first = -memory.ctypes.data % ALIGNMENT
@@ -171,7 +171,7 @@ class PackedModel:
 
     def _parts(self) -> Iterator[tuple[str, int]]:
         """Yield the name and the size in bytes of each part of the mapping."""
-        size_of_blocks = self.library.functions.size_of_blocks
+        size_of_blocks = self.c_library.functions.size_of_blocks
         for name, shape in self._shapes.items():
             if not self._is_matrix(name):
                 yield name, 4 * math.prod(shape)
@@ -193,7 +193,7 @@ class PackedModel:
             return
         outputs, inputs = shape
         scales, sums = (self._address(f"{name}.{part}") for part in ("scales", "sums"))
-        self.library.functions.pack(
+        self.c_library.functions.pack(
             np.ascontiguousarray(weight, np.float32),
             *(TYPES[self.precision], inputs, outputs),
             *(self._address(name), scales, sums),
