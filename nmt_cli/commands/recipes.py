@@ -14,8 +14,8 @@ from nmt_cli.commands.checking.first_lines import (
     wrong_texts,
 )
 from nmt_cli.commands.checking.sample_warnings import warn_of_samples
-from nmt_cli.commands.inspecting.figures import figures_of
 from nmt_cli.commands.inspecting.subject import find_subject
+from nmt_cli.costs.flops import planned_training
 from nmt_cli.costs.this_machine import forecast
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.messages import logs
@@ -104,8 +104,10 @@ def check(name_or_path: str, overrides: Sequence[str] = (), *, text: bool = Fals
 def _forecast(name_or_path: str, overrides: Sequence[str]) -> None:
     """Log how much the training computes, if the size of the vocabulary is known by now."""
     with suppress(UserError):
-        subject = find_subject(name_or_path, overrides, None, None)
-        if (work := figures_of(subject, None, None).work) is not None:
+        model = find_subject(name_or_path, overrides, None, None)
+        assert model.training is not None  # that of a recipe is known
+        of_model = model.architecture, model.vocabulary_size
+        if (work := planned_training(*of_model, model.training, model.lengths)) is not None:
             logs.info(forecast(work))
 
 

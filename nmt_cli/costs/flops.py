@@ -153,6 +153,14 @@ def sum_of_text(source: Integers, target: Integers, window: int | None = None) -
     return LengthSums(*map(sum, zip(*parts, strict=True)))
 
 
+def lengths_of_text(
+    source: Integers, target: Integers, window: int | None, origin: str, pairs_per_epoch: float
+) -> SentenceLengths:
+    """Return the sums of a text of any size; ``source`` and ``target`` are lengths [pairs]."""
+    sums = sum_of_text(source, target, window)
+    return SentenceLengths(sums, len(source), origin, pairs_per_epoch)
+
+
 HOUR = 3600.0
 PAPER_VOCABULARY = 37_000
 MEASURED_TOKENS_PER_STEP = 25_000

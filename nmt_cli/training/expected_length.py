@@ -13,7 +13,7 @@ import numpy as np
 
 from nmt_cli.corpus.binarized import leave_memory
 from nmt_cli.corpus.prepared import PreparedCorpus
-from nmt_cli.costs.flops import PlannedWork, SentenceLengths, planned_training, sum_of_text
+from nmt_cli.costs.flops import PlannedWork, lengths_of_text, planned_training
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.schema import Recipe
@@ -25,9 +25,9 @@ from nmt_cli.training.training import Training, sizes_and_weights
 
 def planned_work(recipe: Recipe, corpus: PreparedCorpus) -> PlannedWork | None:
     """Return how much a training computes in all; None if nothing but patience ends it."""
-    sums = sum_of_text(corpus.source.lengths, corpus.target.lengths, recipe.model.attention_window)
+    sides, window = (corpus.source.lengths, corpus.target.lengths), recipe.model.attention_window
     pairs = sum(size * weight for size, weight in sizes_and_weights(recipe, corpus))
-    lengths = SentenceLengths(sums, len(corpus.source.lengths), "prepared", pairs)
+    lengths = lengths_of_text(*sides, window, "prepared", pairs)
     return planned_training(recipe.model, corpus.tokenizer.size, recipe.training, lengths)
 
 

@@ -154,8 +154,8 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
             f"the lengths are those of the plain pieces in {prepared}; tokenizer.sampling and "
             "augment make more pieces, so training takes longer than these figures say."
         )
-    sums = costs.sum_of_text(source, target, file.recipe.model.attention_window)
-    lengths = costs.SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
+    window = file.recipe.model.attention_window
+    lengths = costs.lengths_of_text(source, target, window, str(prepared), pairs_per_epoch)
     own = manifest.get("source_vocabulary_size")
     return _PreparedText(manifest["vocabulary_size"], own, lengths)
 
