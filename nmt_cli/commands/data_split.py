@@ -5,16 +5,16 @@ from contextlib import ExitStack
 from os.path import realpath
 from pathlib import Path
 
-from nmt_cli.commands.starting.corpus_files import opened_corpus
+from nmt_cli.commands.starting.corpus_files import first_line, opened_corpus
 from nmt_cli.corpus.text.language_codes import NAMES, base_of
 from nmt_cli.corpus.text.parallel_text import RowReader
 from nmt_cli.corpus.text.samples import named_columns
 from nmt_cli.corpus.text.splitting import LEFT_OUT, TRAINING, Split
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.folders import DATASET, refuse_output
-from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines
+from nmt_cli.files.lines import BYTE_ORDER_MARK
 from nmt_cli.files.locks import claimed
-from nmt_cli.files.text_files import SUFFIXES, open_text
+from nmt_cli.files.text_files import SUFFIXES
 from nmt_cli.files.text_forms import KEYS_OF_SIDES, refuse_wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -51,8 +51,8 @@ def run(
 
 def write_parts(
     files: ParallelFiles, paths: Sequence[Path], output: Path, sizes: dict[str, int], seed: int
-) -> list[ParallelFiles]:
-    """Write the parts of the corpus ``files`` to ``output``, and return them.
+) -> tuple[list[ParallelFiles], int]:
+    """Write the parts of the corpus ``files`` to ``output``; return them and the first one's pairs.
 
     They are the training text and each part in ``sizes``, which has its pairs; ``paths`` are what
     the user gave. Raises UserError if one of these is in ``output``.
@@ -81,7 +81,7 @@ def write_parts(
             f"Left out {counted(num_left_out, 'pair')} with a sentence that is in validation or "
             "test text too, or differs at most in case, digits, punctuation and spaces from one."
         )
-    return parts
+    return parts, num_kept
 
 
 def _part_of(files: ParallelFiles, directory: Path, part: str) -> ParallelFiles:
@@ -122,7 +122,7 @@ def _header(files: ParallelFiles) -> bytes:
     """Return the first line of a table whose columns have names there."""
     if files.tsv is None:
         return b""
-    first = _first_line(files.tsv)
+    first = first_line(files.tsv)
     return first + b"\n" if RowReader.of(files, first).has_header else b""
 
 
@@ -130,13 +130,8 @@ def _names_of_columns(files: ParallelFiles) -> tuple[str, str] | None:
     """Return the first row of a table of two columns if its cells name two languages or sides."""
     if files.tsv is None or files.columns is not None:
         return None
-    cells = _first_line(files.tsv).removeprefix(BYTE_ORDER_MARK).decode(errors="replace")
+    cells = first_line(files.tsv).removeprefix(BYTE_ORDER_MARK).decode(errors="replace")
     one, other = (cell.strip() for cell in cells.split("\t"))
     codes = [CODES.get(cell.lower(), base_of(cell)) for cell in (one, other)]
     are_languages = codes[0] != codes[1] and all(code in NAMES for code in codes)
     return named_columns(one, other, (codes[0], codes[1]) if are_languages else FIRST_KEYS)
-
-
-def _first_line(path: Path) -> bytes:
-    with open_text(path) as stream:
-        return HeldLines(stream).first()

@@ -89,9 +89,10 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
             hours = ask("Hours of training; 0 means as many as the text needs", 0.0) or None
         if hours is not None and not hours > 0:  # also where it is no number
             raise WrongUsageError(f"the hours of training must be more than 0, but are {hours:g}.")
-        parts = write_parts(files, paths, folder, {"validation": validation, "test": test}, seed)
+        sizes = {"validation": validation, "test": test}
+        parts, num_pairs = write_parts(files, paths, folder, sizes, seed)
     try:
-        plan = _write_recipe(recipe_path, languages, parts, hours, force=force)
+        plan = _write_recipe(recipe_path, languages, parts, num_pairs, hours, force=force)
     except BaseException:  # also Ctrl-C: the next attempt needs no --force
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -103,13 +104,16 @@ def _write_recipe(
     recipe_path: Path,
     languages: tuple[str, str],
     parts: Sequence[ParallelFiles],
+    num_pairs: int,
     hours: float | None,
     *,
     force: bool,
 ) -> Plan:
-    """Try how fast the text is trained on, write the recipe of a training, and return its plan."""
+    """Try how fast the text is trained on, write the recipe of a training, and return its plan.
+
+    The first of ``parts``, the training text, has ``num_pairs``.
+    """
     train, is_shared = parts[0], _write_alike(languages)
-    num_pairs = sum(chunk.num_lines for chunk in ParallelText(train).chunks())
     for parent in parents_for(num_pairs):
         logs.info(f"Training {parent} on this text for some steps, to see how long it takes.")
         trial = try_out(parent, train, vocabulary_size(num_pairs), is_shared=is_shared)
@@ -188,11 +192,8 @@ def _refuse_8_bit(sample: Sample, files: ParallelFiles, paths: Sequence[Path]) -
 
 def _write_alike(languages: tuple[str, str]) -> bool:
     """Return whether both languages have a script in common, and so may share a vocabulary."""
-    try:
-        source, target = map(scripts_of, languages)
-    except UserError:  # not known
-        return True
-    return bool(source & target)
+    source, target = map(scripts_of, languages)
+    return bool(source & target) or not (source and target)  # those of some are not known
 
 
 def _recipe(

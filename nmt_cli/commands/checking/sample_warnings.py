@@ -14,7 +14,6 @@ from nmt_cli.corpus.text.text_traits import TextTraits, traits_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.files.text_forms import how_to_unescape, in_yaml, why_not_utf8
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.corpora import ParallelFiles
@@ -181,7 +180,7 @@ def _on_scripts(corpus: Sampled) -> Iterator[str]:
     """Yield that a side is in letters of another script than its language."""
     foreign = []
     for side, traits in enumerate(corpus.traits):
-        known = _scripts(corpus.languages[side])
+        known = scripts_of(corpus.languages[side])
         own = sum(traits.letters[each] for each in known)
         if known and own < LEAST_OF_SCRIPT * traits.letters.total():
             foreign.append(side)
@@ -191,20 +190,12 @@ def _on_scripts(corpus: Sampled) -> Iterator[str]:
         remedy = corpus.remedy(side)
         if len(foreign) == len(SIDES):
             remedy = "are source and target exchanged?"
-        written = sorted(filter(None, map(_in_words, _scripts(language))))
+        written = sorted(filter(None, map(_in_words, scripts_of(language))))
         yield (
             f"{number / letters.total():.0%} of the letters in the {SIDES[side]} of {corpus.files} "
             f"are {_in_words(script)}, but {language} is written in {any_of(written, 'and')}; "
             f"{remedy}"
         )
-
-
-def _scripts(language: str) -> frozenset[str]:
-    """Return the scripts of a language; none if they are not known."""
-    try:
-        return scripts_of(language)
-    except UserError:
-        return frozenset()
 
 
 def _in_words(script: str) -> str:

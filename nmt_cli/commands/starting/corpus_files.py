@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -60,6 +61,12 @@ def ending(path: Path) -> str:
     return names[-1][1:].lower() if names else ""
 
 
+def first_line(path: Path) -> bytes:
+    """Return the first line of a text, without its line feed."""
+    with open_text(path) as stream:
+        return HeldLines(stream).first()
+
+
 def _columns(columns: str | None) -> tuple[str, str] | None:
     if columns is None:
         return None
@@ -71,8 +78,7 @@ def _columns(columns: str | None) -> tuple[str, str] | None:
 
 def _refuse_other_columns(table: Path, path: Path, columns: tuple[str, str] | None) -> None:
     """Raise UserError if a table made of ``path`` has not two columns, and none are named."""
-    with open_text(table) as stream:
-        cells = HeldLines(stream).first().decode(errors="replace").split("\t")
+    cells = first_line(table).decode(errors="replace").split("\t")
     if columns is None and len(cells) != 2:
         if len(cells) == 1:
             raise UserError(
@@ -92,15 +98,10 @@ def _write_table(path: Path, table: Path) -> None:
         lines = (line.decode("utf-8-sig", "surrogateescape") for line in stream)
         first = next(lines, "")
         delimiter = max(DELIMITERS, key=first.count)
-        rows = csv.reader(_with_first(first, lines), delimiter=delimiter, strict=True)
+        rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         try:
             for row in rows:
                 cells = (one_line(cell).replace("\t", " ") for cell in row)
                 output.write("\t".join(cells).encode(errors="surrogateescape") + b"\n")
         except csv.Error as error:
             raise UserError(f"{path}:{rows.line_num}: not CSV: {error}.") from None
-
-
-def _with_first(first: str, lines: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from lines

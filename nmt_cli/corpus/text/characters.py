@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.corpus.text.language_codes import subtags_of
-from nmt_cli.messages.errors import UserError
 
 # Kinds; DIGIT + 1 to DIGIT + 9 are the digits 1 to 9 of any script, and zeros are OTHER.
 SPACE, OTHER, LETTER, FOREIGN_LETTER, COMMON_LETTER, DIGIT = range(6)
@@ -67,17 +66,11 @@ WIDTHS = frozenset({"FULLWIDTH", "HALFWIDTH"})
 def scripts_of(language: str) -> frozenset[str]:
     """Return the scripts of a language code, as first words of the names of letters in Unicode.
 
-    Raises UserError if they are not known.
+    There are none if they are not known.
     """
     base, *subtags = subtags_of(language)
     named = next((SUBTAGS[subtag] for subtag in subtags if subtag in SUBTAGS), base)
-    scripts = frozenset(script for script, codes in LANGUAGES.items() if named in codes.split())
-    if not scripts:
-        raise UserError(
-            f"data.filters.min_script: the script of language {language} is not known; name it in "
-            f"the code, such as {base}-Latn, or leave min_script out."
-        )
-    return scripts
+    return frozenset(script for script, codes in LANGUAGES.items() if named in codes.split())
 
 
 @lru_cache

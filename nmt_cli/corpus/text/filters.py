@@ -204,7 +204,7 @@ class TextFilters:
         }
         self._languages = languages or data.languages
         uses_scripts = "min_script" in self._limits
-        self._scripts = [scripts_of(code) if uses_scripts else None for code in self._languages]
+        self._scripts = [_scripts(code) if uses_scripts else None for code in self._languages]
         if "min_language" in self._limits:
             _refuse_unknown_languages(self._languages)
 
@@ -222,6 +222,16 @@ class TextFilters:
                 pairs.left = np.flatnonzero(is_left & (first < 0)).tolist()
                 first[CHECKS[name](pairs, limit) & is_left & (first < 0)] = TEXT_FILTERS.index(name)
         return first
+
+
+def _scripts(language: str) -> frozenset[str]:
+    """Return the scripts of a language. Raises UserError if they are not known."""
+    if scripts := scripts_of(language):
+        return scripts
+    raise UserError(
+        f"data.filters.min_script: the script of language {language} is not known; name it in "
+        f"the code, such as {base_of(language)}-Latn, or leave min_script out."
+    )
 
 
 def _refuse_unknown_languages(languages: Iterable[str]) -> None:
