@@ -76,7 +76,7 @@ async def translate_file(service: Service, http: Request) -> Response:
     """Translate a document, the `file`, from `source` into `target`.
 
     The ending of its name is that of its format: the formats are those of `nmt-cli translate`, and
-    `.txt`, each line of which is translated by itself. The document waits in memory, for ten
+    `.txt`, whose lines are translated one by one. The document waits in memory, for ten
     minutes, at the address that the answer has. With the source auto, its language is detected.
     """
     documents: Documents = http.app.state.documents

@@ -32,7 +32,7 @@ CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*")  # of a language
 
 
 class _TextDocument:
-    """A text, each line of which is a segment."""
+    """A plain text; its lines are the segments."""
 
     def __init__(self, data: bytes) -> None:
         """Raise DocumentError for another encoding than UTF-8 without a byte order mark."""

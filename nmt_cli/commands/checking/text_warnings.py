@@ -92,7 +92,7 @@ def _on_shared_sentences(
         return
     num_pairs = sum(report.sharing[name] for report in training)
     if num_pairs == sum(report.like[name].count for report in training):
-        return  # whole pairs, of which _on_overlaps warns
+        return  # _on_overlaps warns of whole pairs
     (side, (met, of_all)), (other, (others, _)) = sides
     yield (
         f"{met:,} of {of_all:,} {name} {side}s are {side}s of the training text too, and "
