@@ -86,10 +86,10 @@ $(PEERS)/.installed: tests/benchmarks/peers.txt tests/benchmarks/eole.txt constr
 	-$(PEERS)/bin/python -m pip install --quiet --no-deps $(PIP_ARGS) --requirement tests/benchmarks/eole.txt
 	touch $@
 
-# What a machine with a GPU can show in ten minutes, in tests/benchmarks/results/. It sets nothing up:
+# What a machine with a GPU can show in eight minutes, in tests/benchmarks/results/. It sets nothing up:
 # without .venv it uses PYTHON, which needs torch, pytest and what nmt-cli depends on.
 gpu:
-	@$(or $(wildcard $(BIN)/python),$(PYTHON)) -m tests.gpu.run
+	@$(or $(wildcard $(BIN)/python),$(PYTHON)) -m tests.gpu.run $(ARGS)
 
 # What a user gets: a fresh environment without the development tools.
 smoke:

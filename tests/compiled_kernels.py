@@ -1,7 +1,9 @@
-"""Compiles our kernels for GPUs that are not here, as they are launched for the base model.
+"""Compiles our kernels for GPUs that are not here, as they are launched for several models.
 
-Each line of stdout is a kernel in JSON: its name, what it was compiled for, the bytes of memory of
-a block of threads, and the bytes of a thread that its registers do not hold.
+Each line of stdout is a kernel in JSON: its name, the width of a head of the model, what it was
+compiled for, the bytes of memory of a block of threads, the registers of a thread, the bytes of a
+thread that these do not hold, and how often each size of a load or a store, in bits, occurs in its
+machine code.
 """
 
 import inspect
@@ -10,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +41,13 @@ TYPES = {
     torch.int32: "i32",
     torch.uint8: "u8",
 }
-D_MODEL, D_FF, VOCABULARY, LENGTHS = 512, 2048, 37_000, (20, 50, 120, 300)
+# Widths of a head, and the size of a vocabulary; the first one is that of base.
+MODELS = ((64, 37_000), (16, 301), (32, 5_003), (128, 37_001))
+HEADS, LENGTHS = 8, (20, 50, 120, 300)
+RATE = 0.1  # of dropout
+AS_TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
 seen = set[str]()
+d_head = 0  # of the model whose kernels are launched
 
 
 def compile_only(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
@@ -64,23 +72,35 @@ def compile_only(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any
         compiled = triton.compile(source, target=target, options=options)
         found = {
             "kernel": f"{Path(kernel.fn.__code__.co_filename).stem}.{kernel.fn.__name__}",
+            "d_head": d_head,
             "capability": capability,
             "constants": constants,
             "shared": compiled.metadata.shared,
-            "spilled": spilled(compiled.asm["cubin"]),
+            **resources(compiled.asm["cubin"]),
         }
         if (line := json.dumps(found)) not in seen:
             seen.add(line)
             sys.stdout.write(f"{line}\n")
 
 
-def spilled(machine_code: bytes) -> int:
+def resources(machine_code: bytes) -> dict[str, Any]:
+    """Return the registers and the spilled bytes of a thread, and the sizes of its accesses."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(machine_code)
         file.flush()
-        command = [str(TOOLS / "cuobjdump"), "-res-usage", file.name]
-        report = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return sum(map(int, re.findall(r"STACK:(\d+)", report)))
+        usage, code = (
+            subprocess.run([str(TOOLS / tool), *words, file.name], **AS_TEXT).stdout
+            for tool, *words in (("cuobjdump", "-res-usage"), ("nvdisasm",))
+        )
+    accesses = Counter[str]()
+    for kind, flags in re.findall(r"\b(LDG|STG)\.([A-Z0-9.]+)", code):
+        size = re.search(r"\b(U?8|S8|U?16|S16|64|128)\b", flags)
+        accesses[f"{kind} {size[0].lstrip('US') if size else 32}"] += 1
+    return {
+        "registers": sum(map(int, re.findall(r"REG:(\d+)", usage))),
+        "spilled": sum(map(int, re.findall(r"STACK:(\d+)", usage))),
+        "accesses": dict(sorted(accesses.items())),
+    }
 
 
 def rows(*shape: int) -> torch.Tensor:
@@ -88,31 +108,37 @@ def rows(*shape: int) -> torch.Tensor:
 
 
 def main() -> None:
+    """Compile what a micro-batch and a step of beam 4 launch, for each of ``MODELS``."""
+    global d_head
     torch.set_num_threads(1)
     triton.runtime.JITFunction.run = compile_only
-    drawn = KernelDropout(0.1, torch.zeros(1, dtype=torch.int64), 1)
-    for length in LENGTHS:
-        sentences = pack(torch.zeros(length, dtype=torch.int64), [length])
-        layout = AttentionLayout(sentences, sentences)
-        heads = Heads(8, 64, 64, KernelDropout(0.0, None, 0))
-        attend(layout, THE_PAST, heads, rows(length, 3 * D_MODEL)).sum().backward()
-    norm = Norm(rows(D_MODEL), rows(D_MODEL), 1e-5)
-    add_dropout_norm(rows(64, D_MODEL), rows(64, D_MODEL), drawn, norm).sum().backward()
-    linear_relu(rows(64, D_MODEL), rows(D_FF, D_MODEL), rows(D_FF)).sum().backward()
-    targets = torch.zeros(8, dtype=torch.int64)
-    losses_in_place(rows(8, VOCABULARY).detach(), targets, 0.1)
-    search()
+    for d_head, vocabulary_size in MODELS:
+        d_model, d_ff = HEADS * d_head, 4 * HEADS * d_head
+        for rate in (0.0, RATE):
+            drawn = KernelDropout(rate, torch.zeros(1, dtype=torch.int64), 1)
+            for length in LENGTHS:
+                sentences = pack(torch.zeros(length, dtype=torch.int64), [length])
+                layout = AttentionLayout(sentences, sentences)
+                heads = Heads(HEADS, d_head, d_head, drawn)
+                attend(layout, THE_PAST, heads, rows(length, 3 * d_model)).sum().backward()
+            for norm in (Norm(rows(d_model), rows(d_model), 1e-5), None):  # post-norm, pre-norm
+                both = rows(64, d_model), rows(64, d_model)
+                add_dropout_norm(*both, drawn, norm).sum().backward()
+        linear_relu(rows(64, d_model), rows(d_ff, d_model), rows(d_ff)).sum().backward()
+        losses_in_place(rows(8, vocabulary_size).detach(), torch.zeros(8, dtype=torch.int64), 0.1)
+        search(d_head, vocabulary_size)
 
 
-def search() -> None:
+def search(d_head: int, vocabulary_size: int) -> None:
     """Compile the kernels of a step with beam 4."""
-    keys, values = rows(2, 8, 64, 48).detach(), rows(2, 8, 48, 64).detach()
+    d_model = HEADS * d_head
+    keys, values = rows(2, HEADS, d_head, 48).detach(), rows(2, HEADS, 48, d_head).detach()
     places = torch.zeros(2, 4, dtype=torch.int64)
-    of_new = rows(8, 3 * D_MODEL).detach().split(D_MODEL, 1)
+    of_new = rows(8, 3 * d_model).detach().split(d_model, 1)
     is_past = torch.zeros(2, 4, 48, dtype=torch.bool)
     attend_to_past(of_new, keys, values, is_past, places)
     attend_to_sources(of_new[0], keys, values, places[:, 0])
-    best_entries(torch.zeros(8, VOCABULARY), 8, 1)
+    best_entries(torch.zeros(8, vocabulary_size), 8, 1)
 
 
 if __name__ == "__main__":

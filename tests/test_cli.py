@@ -44,7 +44,8 @@ OPTIONS = {
     | DECODING_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--allow-change", "--init-from", "--max-time"}
     | {
-        "--compile",
+        "--kernels",
+        "--no-cuda-graphs",
         "--deterministic",
         "--devices",
         "--exchange",
@@ -61,13 +62,30 @@ OPTIONS = {
     "run": RECIPE_OPTIONS
     | DECODING_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
-    | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange", "--init-from"}
+    | {"--kernels", "--no-cuda-graphs"}
+    | {
+        "--allow-change",
+        "--kernels",
+        "--no-cuda-graphs",
+        "--deterministic",
+        "--devices",
+        "--exchange",
+        "--init-from",
+    }
     | {"--validation-script", "--keep-validations"},
     "distil": RECIPE_OPTIONS
     | DECODING_OPTIONS
     | {"--ensemble", "--reverse-model", "--taught", "--n-best", "--format"}
     | {"--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
-    | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange"},
+    | {"--kernels", "--no-cuda-graphs"}
+    | {
+        "--allow-change",
+        "--kernels",
+        "--no-cuda-graphs",
+        "--deterministic",
+        "--devices",
+        "--exchange",
+    },
     "align": {"--symmetrization", "--iterations", "--lowercase", "--output", "--workers", "--force"}
     | {"--quiet"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--precision", "--force"}

@@ -247,8 +247,14 @@ training_machine = together(
     max_tokens_per_device(
         "Most tokens of a side in one micro-batch.  [default: what fits the memory]", least=2
     ),
+    click.option(
+        "--kernels",
+        type=click.Choice(["ours", "torch"]),
+        help="What computes gradients on a GPU.  [default: the faster ones]",
+    ),
     flag(
-        "--compile", help="Compile the operations between matrix products; for GPUs and long runs."
+        "--no-cuda-graphs",
+        help="On a GPU, launch the kernels of a gradient one by one; to avoid a fault in graphs.",
     ),
     flag(
         "--deterministic",

@@ -1,5 +1,7 @@
 """The device on which torch computes, its precision, and work of a GPU that is recorded."""
 
+import functools
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,14 +10,16 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 from nmt_cli.hardware.machine_options import AUTO, device_name
 from nmt_cli.hardware.torch_private import cpu_has_amx, cpu_has_avx512_bf16, fp32_precision
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.messages.errors import UserError, WrongUsageError, means_full_memory
 
 Precision = Literal["fp32", "bf16"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+RECOVERS = "2.13"  # the first torch that goes on after a recording without enough memory
 ALIGNMENT = 64  # bytes; kernels read up to 16 at a time
 FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
 
@@ -192,6 +196,12 @@ Work = Callable[[], None]
 _RECORDING = threading.Lock()
 
 
+@functools.cache
+def _recording_stream(device: torch.device) -> torch.cuda.Stream:
+    # torch has 32 streams, which it gives in turn: a new one may be that of a sender.
+    return torch.cuda.Stream(device)
+
+
 class GraphRecorder:
     """Records steps as CUDA graphs: all of a step is launched at once.
 
@@ -202,7 +212,7 @@ class GraphRecorder:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         if device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)
+            self._stream = _recording_stream(device)
         self.forget_graphs()
 
     def forget_graphs(self) -> None:
@@ -230,19 +240,51 @@ class GraphRecorder:
         """Return a function that computes what ``step`` launches, which does not run here.
 
         ``step`` must read and write tensors that live on, keep no others, and not wait for the GPU.
+        Raises an error of a full memory where torch can go on after it, and otherwise UserError.
         """
         if self.device.type != "cuda":
             return step
         # The outer context also sets the device, and restores the stream if a recording fails.
-        with _RECORDING, torch.cuda.stream(self._stream):
+        with _RECORDING, torch.cuda.stream(self._stream), _without_collection():
             graph = torch.cuda.CUDAGraph()
-            # The default mode forbids other threads to allocate memory meanwhile.
-            recording = torch.cuda.graph(
-                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-            )
-            with recording:
-                step()
+            try:
+                # The default mode forbids other threads to allocate memory meanwhile.
+                with torch.cuda.graph(
+                    graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+                ):
+                    step()
+            except Exception as error:
+                raise _why_not_recorded(error) from None
         return graph.replay
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect no garbage in the block: freeing an old graph there would end its recording."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _why_not_recorded(error: BaseException) -> BaseException:
+    """Return the error to raise where a graph could not be recorded.
+
+    The end of a recording raises an error of its own, in whose context is the first one. Before
+    torch 2.13 no random numbers can be drawn after a failed recording.
+    """
+    while error.__context__ is not None:
+        error = error.__context__
+    if means_full_memory(error) and TorchVersion(torch.__version__) >= RECOVERS:
+        return error
+    reason = str(error).partition("\n")[0]
+    return UserError(
+        f"a CUDA graph could not be recorded ({type(error).__name__}: {reason}); give "
+        "--no-cuda-graphs, and the kernels are launched one by one."
+    )
 
 
 class Readback:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
-import shutil
-import sysconfig
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +17,7 @@ from nmt_cli.hardware.device import (
     prefer_flash_attention,
 )
 from nmt_cli.hardware.fp32_products import Fp32Products, choose_fp32_products
-from nmt_cli.hardware.machine_options import MachineOptions
+from nmt_cli.hardware.machine_options import Kernels, MachineOptions
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.hardware.system_facts import version_of
@@ -29,7 +25,6 @@ from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
-COMPILERS = {"cpu": ("CXX", ("g++", "clang++", "c++")), "cuda": ("CC", ("gcc", "clang", "cc"))}
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
@@ -39,7 +34,8 @@ class Machine(NamedTuple):
     device: torch.device
     precision: str  # fp32 | bf16
     ranks: Ranks = ALONE
-    is_compiled: bool = False
+    kernels: Kernels | None = None  # of gradients on a GPU, if the user chose them
+    has_graphs: bool = True  # CUDA graphs may be used
     is_deterministic: bool = False  # on a GPU too
     fp32_products: Fp32Products = "mkl"
     exchange: Precision = "fp32"  # of gradients between ranks
@@ -61,7 +57,6 @@ class Machine(NamedTuple):
             "precision": self.precision,
             "ranks": self.ranks.size,
             "threads": torch.get_num_threads(),
-            "compiled": self.is_compiled,
             "deterministic": self.is_deterministic,
             "fp32_products": self.fp32_products,
             "exchange": self.exchange,
@@ -128,8 +123,8 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     The ranks need not be connected yet. Raises UserError if a flag has no such value, or asks for
     what this machine cannot do.
     """
-    if options.compile and (missing := missing_for_compiling(device)):
-        raise UserError(f"--compile needs {missing}, or leave --compile out.")
+    if options.deterministic and options.kernels == "ours":
+        raise UserError("--deterministic takes torch's kernels; leave it or --kernels ours out.")
     prefer_flash_attention(device)
     if device.type == "cuda" and options.deterministic:
         # GPU kernels whose order of summation varies between runs are replaced, or refused. Without
@@ -147,7 +142,8 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
         device,
         precision,
         Ranks(worker.rank, worker.size) if worker is not None else ALONE,
-        is_compiled=options.compile,
+        kernels=options.kernels,
+        has_graphs=not options.no_cuda_graphs,
         is_deterministic=options.deterministic,
         fp32_products=choose_fp32_products(device, precision),
         exchange=options.exchange,
@@ -174,19 +170,3 @@ def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
             f"The machine changed: {', '.join(changes)}. The sentences of each step stay the same; "
             "rounding and the draws of dropout may not."
         )
-
-
-def missing_for_compiling(device: torch.device) -> str:
-    """Return what torch.compile lacks here, and how to get it; "" if it lacks nothing."""
-    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
-        return "the package triton on a GPU: pip install triton"
-    variable, compilers = COMPILERS[device.type]
-    if variable not in os.environ and not any(map(shutil.which, compilers)):
-        return (
-            f"a compiler, and neither {' nor '.join(compilers)} was found: install one (Debian: "
-            f"apt install {compilers[0]}), name it in {variable}"
-        )
-    header = Path(sysconfig.get_path("include"), "Python.h")
-    if not header.exists():
-        return f"Python's headers, but {header} is missing: install python3-dev (Debian)"
-    return ""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 AUTO = "auto"  # of --device and --precision
 DEVICE = re.compile(r"cpu|cuda(?::(?P<index>\d{1,4}))?", re.ASCII)
 DecodingPrecision = Literal["fp32", "bf16", "int8"]
+Kernels = Literal["ours", "torch"]  # of gradients on a GPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,8 @@ class MachineOptions:
     precision: str = AUTO
     threads: int | None = None
     max_tokens_per_device: int | None = None
-    compile: bool = False
+    kernels: Kernels | None = None
+    no_cuda_graphs: bool = False
     deterministic: bool = False
     exchange: Literal["fp32", "bf16"] = "fp32"  # of gradients between ranks
 

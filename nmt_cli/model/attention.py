@@ -4,9 +4,7 @@ Legend: T rows of queries, S rows of keys, P padded places, B sentences of a gro
 sentence, H heads, D d_model, K d_k, V d_v.
 """
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +19,6 @@ from nmt_cli.model.skip_init import SkipInit
 DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
 LARGEST_WIDTH, WIDTH_STEP = 192, 8  # of a head; wider heads train on some GPUs only
-FLASH_ARGUMENTS = (  # the first ones of torch's private operator, which may change
-    *("query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k"),
-    *("dropout_p", "is_causal", "return_debug_mask"),
-    *("scale", "window_size_left", "window_size_right"),
-)
 
 
 def attend_varlen(
@@ -37,37 +30,11 @@ def attend_varlen(
     """
     of_queries, of_keys = layout.query_sentences, layout.key_sentences
     sides = of_queries.bounds, of_keys.bounds, of_queries.longest, of_keys.longest
-    operator = flash_operator()
-    if operator is not None:
-        attended, *_ = operator(
-            *(queries, keys, values, *sides),
-            dropout_p=0.0,
-            is_causal=window == THE_PAST,
-            return_debug_mask=False,
-            window_size_left=window.back,
-            window_size_right=window.ahead,
-        )
-        return attended.flatten(1)
     from torch.nn.attention.varlen import varlen_attn  # takes a second; CPUs do not need it
 
     found = varlen_attn(queries, keys, values, *sides, window_size=window)
     assert isinstance(found, Tensor), "a tuple is only returned if return_aux is given"
     return found.flatten(1)
-
-
-@functools.cache
-def flash_operator() -> Callable[..., tuple[Tensor, ...]] | None:
-    """Return the operator that ``varlen_attn`` calls; None if none here has ``FLASH_ARGUMENTS``.
-
-    Calling it directly skips the Python of ``varlen_attn``, forward and backward, which took a
-    fifth of the time in which an H200's host launches a step of base.
-    """
-    operator = getattr(torch.ops.aten, "_flash_attention_forward", None)
-    if operator is None:
-        return None
-    arguments = operator.default._schema.arguments[: len(FLASH_ARGUMENTS)]
-    is_known = tuple(argument.name for argument in arguments) == FLASH_ARGUMENTS
-    return operator.default if is_known else None
 
 
 class Projection(nn.Linear):

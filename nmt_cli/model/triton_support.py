@@ -7,17 +7,16 @@ import importlib.util
 import itertools
 import math
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.dropout import KernelPlace, KernelSeed
 from nmt_cli.model.layers import FeedForward, Residual
 from nmt_cli.model.transformer import Transformer
 
-Part = Literal["attention", "residuals", "activation"]
 LEAST_CAPABILITY = (8, 0)  # of the GPUs that the kernels are compiled for in the tests
 LARGEST_HEAD = 512  # d_k and d_v, as with one head in Table 3
 LARGEST_ROW = 8192  # d_model; a program holds whole rows in registers
@@ -43,35 +42,37 @@ def has_triton(device: torch.device) -> bool:
     )
 
 
-def suits_kernels(model: Transformer, part: Part) -> bool:
-    """Return whether the kernels can compute a ``part`` of this model."""
-    config = model.config
-    if part == "attention":
-        attentions = (each for each in model.modules() if isinstance(each, MultiHeadAttention))
-        return all(max(each.d_k, each.d_v) <= LARGEST_HEAD for each in attentions)
-    if part == "residuals":
-        return config.d_model <= LARGEST_ROW
-    is_plain = config.activation == "relu" and config.feed_forward_biases
+def _suits(module: nn.Module, model: Transformer) -> bool:
+    """Return whether a kernel can compute what ``module`` of ``model`` does between products."""
+    if isinstance(module, MultiHeadAttention):
+        return max(module.d_k, module.d_v) <= LARGEST_HEAD
+    if isinstance(module, Residual):
+        return model.config.d_model <= LARGEST_ROW
+    is_plain = model.config.activation == "relu" and model.config.feed_forward_biases
     return is_plain and model.rounding is None  # rounding changes the product
 
 
-def use_kernels(model: Transformer, part: Part, *, used: bool) -> None:
-    """Let the kernels compute the gradients of a ``part`` of ``model`` from now on, or torch.
+def use_kernels(model: Transformer, *, used: bool) -> None:
+    """Let the kernels compute the gradients of ``model`` where they suit, or torch, from now on.
 
     Nothing changes where there is no gradient: in validation and in the search.
     """
     seed = model.kernel_seed or KernelSeed()
-    kinds = {"attention": MultiHeadAttention, "residuals": Residual, "activation": FeedForward}
     numbers = itertools.count()
     for module in model.modules():
-        if isinstance(module, FeedForward) and part == "activation":
-            module.is_by_kernel = used
+        if isinstance(module, FeedForward):
+            module.is_by_kernel = used and _suits(module, model)
         elif isinstance(module, MultiHeadAttention | Residual):
-            number = next(numbers)
-            if isinstance(module, kinds[part]):
-                module.kernel = KernelPlace(seed, number) if used else None
-    places = (getattr(module, "kernel", None) for module in model.modules())
-    model.kernel_seed = seed if any(places) else None  # torch draws as ever without kernels
+            place = KernelPlace(seed, next(numbers))
+            module.kernel = place if used and _suits(module, model) else None
+    model.kernel_seed = seed if used else None  # torch draws as ever without kernels
+
+
+def uses_kernel(module: nn.Module) -> bool:
+    """Return whether a kernel computes the gradients of ``module``."""
+    if isinstance(module, FeedForward):
+        return module.is_by_kernel
+    return getattr(module, "kernel", None) is not None
 
 
 def error_of_kernel(

@@ -205,8 +205,12 @@ def _train(experiment: Experiment, worker: Worker | None, training: Training) ->
     glossaries = {str(path): str(terms) for path, terms in training.glossaries.items()}
     if machine.ranks.is_main:
         from_step = {"from_step": training.state.progress.step}
-        chosen = training.engine.backends.chosen()
-        described = {**from_step, **machine.describe(), **chosen, **training.cut.as_manifest()}
+        described = {
+            **from_step,
+            **machine.describe(),
+            **training.engine.arithmetic(),
+            **training.cut.as_manifest(),
+        }
         if glossaries:
             _warn_of_changed_glossaries(experiment.run_dir, glossaries)
             described["glossaries"] = glossaries

@@ -22,7 +22,6 @@ from nmt_cli.hardware.system_facts import version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics import bleu
-from nmt_cli.model.layers import compile_residuals
 from nmt_cli.model.transformer import Transformer, round_to_int8
 from nmt_cli.optimization import MovingAverage, new_optimizer
 from nmt_cli.recipe.keys import as_written, changes_of_quality, values_beside_paths
@@ -32,12 +31,12 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.checkpoints import best_checkpoint, checkpoint_name, list_checkpoints
 from nmt_cli.saved.model_directory import find_model
 from nmt_cli.saved.training_state import LastSaved, Progress, TrainingState, load_newest
-from nmt_cli.training.backend_choice import choose_backends
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.expected_length import refuse_rate_of_zero
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.gradient.guided_alignment import guidance_of
 from nmt_cli.training.joining import join_main_rank
+from nmt_cli.training.kernel_choice import choose_kernels
 from nmt_cli.training.options import DEFAULTS, NO_SCRIPT, TrainOptions
 from nmt_cli.training.training import FIGURES, Training, enter_stage, sizes_and_weights
 from nmt_cli.training.warm_start import start_from
@@ -80,8 +79,6 @@ def prepare_training(
         join_main_rank(ranks, recipe, corpus, plan, state)
         manifest, characters = ranks.from_main((manifest, characters))
     corpus = corpus._replace(characters=characters)
-    if manifest is not None and manifest.get("launches") == "rooms":
-        manifest = {**manifest, "launches": "graph"}  # which is tried again; it computes the same
     machine = agree_on_products(machine, manifest)
     engine = GradientEngine.of(
         state.model,
@@ -99,8 +96,7 @@ def prepare_training(
         terms = ", ".join(map(str, training.glossaries.values()))
         ranks.require_same({"the terms of the glossaries": terms})
         first = state.progress.batch_index
-        backends = choose_backends(engine, corpus, plan, first, cut, manifest)
-        training.engine = engine._replace(backends=backends).with_graphs()
+        training.engine = choose_kernels(engine, corpus, plan, first, cut, manifest)
     if manifest is not None:
         log_changes(manifest, training.engine.arithmetic())
     if not training.is_complete():
@@ -134,8 +130,6 @@ def _new_state(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> Trai
     model = Transformer(recipe.model, corpus.tokenizer.size).to(machine.device)
     if training.quantization_aware is not None:
         round_to_int8(model)
-    if machine.is_compiled:
-        compile_residuals(model)
     return TrainingState(model, new_optimizer(model, training), average=_new_average(recipe, model))
 
 
@@ -268,8 +262,8 @@ def _require_same_training(
 ) -> None:
     """Raise RanksDifferError if the ranks would train something else, or in another way.
 
-    The text is compared by its files. The number of threads, the compiler and the library of fp32
-    products are not compared: they change only rounding.
+    The text is compared by its files. The number of threads and the library of fp32 products
+    are not compared: they change only rounding.
     """
     files = corpus.manifest["files"].items()
     max_tokens = f"{cut.max_tokens:,}" if cut.is_limit_chosen else "not given"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ import torch
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.epoch_pairs import EpochSlice
-from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
+from nmt_cli.corpus.loader import Batch, load_batches
 from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import choose_device, sent_together
 from nmt_cli.hardware.flops import peak_flops
@@ -27,7 +27,6 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, learning_rate
 from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.recipe.sections.training import TrainingConfig
-from nmt_cli.training.backend_choice import LAUNCHES, with_backend
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.gradient.gradient_sum import SummedGradient
 from tests.benchmarks.ceiling import BareProducts, forward_products
@@ -57,9 +56,13 @@ class ListedBatches:
 class OurLoop:
     """What ``nmt_cli.training.trainer`` does between two reports: loader, gradient, fused Adam."""
 
-    def __init__(self, setup: Setup, *, reads_late: bool = False) -> None:
-        """Make the loop; if it ``reads_late``, as training does on a GPU, call ``finish``."""
+    def __init__(self, setup: Setup, *, reads_late: bool = False, **of_machine: Any) -> None:
+        """Make the loop; if it ``reads_late``, as training does on a GPU, call ``finish``.
+
+        ``of_machine`` are fields of ``Machine``, such as the kernels of a GPU.
+        """
         keep_freed_memory()
+        self._of_machine = of_machine
         self._reads_late = reads_late
         self._unread: SummedGradient | None = None
         self._engines: dict[Machine, GradientEngine] = {}
@@ -99,7 +102,7 @@ class OurLoop:
         products = self._fp32_products if precision == "fp32" else "mkl"
         if named := kind.removeprefix("ceiling").strip():
             products = cast(Fp32Products, named)
-        machine = Machine(self._device, precision, fp32_products=products)
+        machine = Machine(self._device, precision, fp32_products=products, **self._of_machine)
         started = time.perf_counter()
         batch = self._next_batch(variant, index)
         waited = time.perf_counter() - started
@@ -115,17 +118,18 @@ class OurLoop:
         if machine not in self._engines:
             smoothing, seed = self._training.label_smoothing, self._training.seed
             engine = GradientEngine.of(self._model, BOS_ID, smoothing, seed, machine)
-            # As training without the kernels that it measures.
-            self._engines[machine] = with_backend(engine, LAUNCHES, "graph")
+            if self._device.type == "cuda":
+                engine = engine.with_kernels(machine.kernels or "torch")
+            self._engines[machine] = engine
         return self._engines[machine]
 
     def engine(self, precision: str) -> GradientEngine:
-        """Return the engine of the training, to time it with other backends."""
-        return self._engine(Machine(self._device, precision))
+        """Return the engine of the training."""
+        return self._engine(Machine(self._device, precision, **self._of_machine))
 
-    def pairs(self, number: int) -> list[SentencePairs]:
+    def batches(self, number: int) -> list[Batch]:
         """Return the first batches, each of which is a micro-batch."""
-        return [self._next_batch("pairs", index).micro_batches[0] for index in range(number)]
+        return [self._next_batch("batches", index) for index in range(number)]
 
     def _train(self, batch: Batch, engine: GradientEngine) -> float:
         """Train; return the loss, or that of the step before if this reads late."""

@@ -21,8 +21,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.training.batch_cut import BatchCut, own_pairs
-from nmt_cli.training.gradient.backends import Backends
 from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.graphed_gradient import GraphedGradient
 from nmt_cli.training.starting import plan_batches
 
 WARM_UP, COUNTED = 3, 50
@@ -33,7 +33,7 @@ def milliseconds(recipe: Recipe, corpus: PreparedCorpus, num_ranks: int) -> floa
     model = Transformer(recipe.model, corpus.tokenizer.size)
     machine = Machine(torch.device("cpu"), "bf16", Ranks(0, num_ranks))
     engine = GradientEngine.of(model, 1, 0.1, 1, machine)
-    engine = engine._replace(backends=Backends(launches="graph")).with_graphs()
+    engine = engine._replace(graphed=GraphedGradient(model, engine.total, machine.device))
     cut = BatchCut(2 * recipe.training.tokens_per_step, num_ranks)  # changed batches are larger
 
     def own(batch: Batch) -> Iterator[SentencePairs]:

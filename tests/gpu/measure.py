@@ -1,12 +1,17 @@
 """The parts of ``make gpu`` that measure; each is a function, which the first argument names."""
 
+import functools
+import importlib.metadata
+import importlib.util
+import itertools
 import os
+import platform
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +19,26 @@ import torch
 from torch import Tensor
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.loader import SentencePairs
+from nmt_cli.corpus.loader import Batch
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
+from nmt_cli.hardware.device import GraphRecorder, choose_device, finish_work
+from nmt_cli.hardware.machine_options import Kernels
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.messages import logs
-from nmt_cli.model import attention
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.attention_layout import AttentionLayout
+from nmt_cli.model.attention_window import EVERYTHING
+from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.triton_support import has_triton
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.graphed import search as search_module
-from nmt_cli.training.backend_choice import (
-    NUM_BATCHES,
-    PARTS,
-    seconds_of_gradient,
-    suited_backends,
-    with_backend,
-    working_backends,
-)
+from nmt_cli.training.batch_cut import BatchCut, gradient_within_memory
 from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.kernel_trials import worst_result
 from nmt_cli.translating.translator import Translator
 from tests import conftest
 from tests.benchmarks.cpu_time import with_children
@@ -48,13 +53,11 @@ from tests.benchmarks.decoding.sample import (
 from tests.benchmarks.ours import OurLoop, model_config
 from tests.benchmarks.shapes import SHAPES, Setup, Shape
 
-WARM_UP, COUNTED = 15, 15  # steps; the first ones load kernels and allocate memory
-TOKENS_OF_A_GPU = 25_000 // 8  # of a step on the paper's eight GPUs
-TRAINED = (
-    ("base", SHAPES["base-25k"]._replace(tokens=TOKENS_OF_A_GPU)),
-    ("base", SHAPES["base-25k"]),
-    ("big", SHAPES["big-25k"]),
-)
+DEVICE = choose_device("auto")
+TOKENS, BATCHES, ROOMS = 25_000, 6, 3
+TOKENS_OF_A_GPU = TOKENS // 8  # of a step on the paper's eight GPUs
+LAYER = SHAPES["base-25k"]._replace(num_layers=1, tokens=2_048)
+LENGTH = 30  # of the sentences that a kernel is timed with
 PAIRS = 40_000  # random ones, enough for many batches of 25,000 tokens
 LINES = 3_000
 SECONDS_TO_START, SECONDS_TO_NOTICE = 60, 40  # of the killed rank's training
@@ -65,87 +68,276 @@ def _say(text: str) -> None:
     sys.stdout.flush()  # a part may be stopped at its limit
 
 
-def _loop(shape: Shape, folder: str) -> OurLoop:
+def _kernels() -> list[Kernels]:
+    """Return what can compute gradients here; on a CPU, torch."""
+    return ["torch", "ours"] if DEVICE.type == "cuda" and has_triton(DEVICE) else ["torch"]
+
+
+def _seconds(work: Callable[[], object], times: int = 20, warm_up: int = 3) -> float:
+    """Return the mean seconds of ``work``."""
+    for _ in range(warm_up):
+        work()
+    finish_work(DEVICE)
+    started = time.perf_counter()
+    for _ in range(times):
+        work()
+    finish_work(DEVICE)
+    return (time.perf_counter() - started) / times
+
+
+def _loop(shape: Shape, folder: str, num_batches: int, **of_machine: Any) -> OurLoop:
+    """Return a loop over so many batches of random pairs; it begins again after them."""
     corpus = random_corpus(Path(folder), PAIRS, shape.vocabulary_size, NEWS)
-    write_batches(corpus, shape.tokens, WARM_UP + COUNTED)
-    return OurLoop(Setup(shape, folder, torch.get_num_threads()), reads_late=True)
+    write_batches(corpus, shape.tokens, num_batches)
+    setup = Setup(shape, folder, torch.get_num_threads())
+    return OurLoop(setup, reads_late=True, **of_machine)
 
 
-def training() -> None:
-    """Target tokens a second, and the share of the device's peak."""
-    for name, shape in TRAINED:
+def machine() -> None:
+    """How fast the device copies and multiplies, and what versions there are."""
+    versions = [f"Python {platform.python_version()}", f"torch {torch.__version__}"]
+    if importlib.util.find_spec("triton") is not None:
+        versions.append(f"Triton {importlib.metadata.version('triton')}")
+    _say(", ".join(versions))
+    size, width = (1 << 28, 8192) if DEVICE.type == "cuda" else (1 << 20, 256)
+    bytes_of_one, copy = (torch.empty(size, dtype=torch.uint8, device=DEVICE) for _ in range(2))
+    seconds = _seconds(lambda: copy.copy_(bytes_of_one))
+    _say(f"A copy of {size >> 20} MiB: {2 * size / seconds / 1e9:,.0f} GB/s, read and written")
+    factor = torch.randn(width, width, dtype=torch.bfloat16, device=DEVICE)
+    seconds = _seconds(lambda: factor @ factor)
+    _say(f"A product of {width}^3 in bf16: {2 * width**3 / seconds / 1e12:,.1f} TFLOP/s")
+
+
+def layer() -> None:
+    """Whether a graph of one layer computes what its kernels do one by one, to the last bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        shape = LAYER
+        for kernels in _kernels():
+            loop = _loop(shape, folder, 2, kernels=kernels)
+            first, other = (each._replace(number=7) for each in loop.batches(2))
+            halves = first.into_micro_batches(shape.tokens // 2)
+            engine = loop.engine("bf16")
+            eager = _gradient(engine, first)  # is computed kernel by kernel, and recorded
+            found = {
+                "a replay": torch.equal(_gradient(engine, first), eager),
+                "the same seed again": torch.equal(_gradient(engine, first), eager),
+                "another seed": not torch.equal(_gradient(engine, first._replace(number=8)), eager),
+            }
+            of_other = _gradient(engine, other)
+            found["a second shape"] = torch.equal(_gradient(engine, other), of_other)
+            found["the first shape after it"] = torch.equal(_gradient(engine, first), eager)
+            of_halves = _gradient(engine, halves)
+            found["two micro-batches"] = torch.equal(_gradient(engine, halves), of_halves)
+            for what, is_right in found.items():
+                _say(f"{kernels}, {what}: {'right' if is_right else 'WRONG'}")
+            has_graphs = engine.graphed is not None
+            _say(f"{kernels}: {'with' if has_graphs else 'WITHOUT'} graphs")
+
+
+def _gradient(engine: GradientEngine, batch: Batch) -> Tensor:
+    engine.compute(batch)
+    weights = engine.model.parameters()
+    return torch.cat([each.grad.flatten() for each in weights if each.grad is not None])
+
+
+def kernels() -> None:
+    """The errors of our kernels, their registers, the seconds to compile them, and their speed."""
+    if DEVICE.type != "cuda":
+        _say("Not tried: it needs a GPU.")
+        return
+    import triton
+
+    compiled = dict[str, tuple[float, Any]]()
+    launch = triton.runtime.JITFunction.run
+
+    def noted(kernel: Any, *args: Any, **options: Any) -> Any:
+        started = time.perf_counter()
+        found = launch(kernel, *args, **options)
+        where = Path(kernel.fn.__code__.co_filename).stem
+        compiled.setdefault(f"{where}.{kernel.fn.__name__}", (time.perf_counter() - started, found))
+        return found
+
+    triton.runtime.JITFunction.run = noted
+    with tempfile.TemporaryDirectory() as folder:
+        shape = LAYER._replace(tokens=TOKENS)
+        loop = _loop(shape, folder, 1, kernels="ours")
+        engine = loop.engine("bf16")
+        worst = worst_result(engine)
+        _say(f"The largest error is {worst.multiple:.0%} of what is allowed: {worst.text}")
+        (pairs,) = (batch.micro_batches[0] for batch in loop.batches(1))
+        engine.try_gradient(engine.on_device(pairs))  # compiles what was not compiled yet
+        for name, (seconds, found) in compiled.items():
+            resources = f"{found.n_regs} registers, {found.n_spills} spilled"
+            _say(f"{name}: {seconds:.1f} s to compile and launch, {resources}")
+        triton.runtime.JITFunction.run = launch
+        for name, work, num_bytes in _work_of_kernels(shape):
+            seconds = _seconds(work)
+            rate = num_bytes / seconds / 1e9
+            _say(f"{name}: {1e6 * seconds:,.0f} us, {rate:,.0f} GB/s of {num_bytes >> 20} MiB")
+
+
+def _work_of_kernels(shape: Shape) -> Iterator[tuple[str, Callable[[], object], int]]:
+    """Yield the name of a kernel, what launches it forward and backward, and the bytes it needs."""
+    from nmt_cli.model.dropout import KernelDropout
+    from nmt_cli.model.triton_kernels.attention import Heads, attend
+    from nmt_cli.model.triton_kernels.cross_entropy import losses_in_place
+    from nmt_cli.model.triton_kernels.relu import linear_relu
+    from nmt_cli.model.triton_kernels.residual import Norm, add_dropout_norm
+
+    tokens, width = shape.tokens, shape.d_model
+
+    def rows(*size: int) -> Tensor:
+        return torch.randn(size, dtype=torch.bfloat16, device=DEVICE, requires_grad=True)
+
+    def both_ways(compute: Callable[..., Tensor], *given: Tensor) -> Callable[[], object]:
+        def work() -> object:
+            return torch.autograd.grad(compute(*given).sum(), given)
+
+        return work
+
+    lengths = [LENGTH] * (tokens // LENGTH)
+    sentences = pack(torch.zeros(sum(lengths), dtype=torch.int64), lengths, DEVICE)
+    layout = AttentionLayout(sentences, sentences)
+    d_head = width // shape.num_heads
+    heads = Heads(shape.num_heads, d_head, d_head, KernelDropout(0.0, None, 0))
+    given = rows(sum(lengths), 3 * width)
+    # Forward reads the parts and writes the output; backward reads five and writes three of them.
+    attended = both_ways(lambda each: attend(layout, EVERYTHING, heads, each), given)
+    yield "attention", attended, 2 * sum(lengths) * width * (4 + 8)
+    drawn = KernelDropout(0.1, torch.zeros(1, dtype=torch.int64, device=DEVICE), 1)
+    norm = Norm(rows(width), rows(width), 1e-5)
+    both = rows(tokens, width), rows(tokens, width)
+    added = both_ways(lambda a, b: add_dropout_norm(a, b, drawn, norm), *both)
+    yield "residual", added, 2 * tokens * width * (3 + 5)
+    inner = rows(tokens, width), rows(shape.d_ff, width), rows(shape.d_ff)
+    yield "relu, with its products", both_ways(linear_relu, *inner), 2 * tokens * shape.d_ff * 3
+    logits, targets = (
+        rows(4096, shape.vocabulary_size).detach(),
+        torch.zeros(4096).long().to(DEVICE),
+    )
+    losses = functools.partial(losses_in_place, logits, targets, 0.1)
+    yield "loss of 4,096 rows", losses, 2 * logits.numel() * 3
+
+
+def training(size: str) -> None:
+    """Milliseconds of a step, target tokens a second and the host's share, in a second pass."""
+    shapes = [(f"{size}, {TOKENS:,} tokens", SHAPES[f"{size}-25k"])]
+    if size == "big":
+        small = SHAPES["base-25k"]._replace(tokens=TOKENS_OF_A_GPU)
+        shapes.append((f"base, {TOKENS_OF_A_GPU:,} tokens", small))
+    for name, shape in shapes:
+        for kernels, has_graphs in itertools.product(_kernels(), (False, True)):
+            with tempfile.TemporaryDirectory() as folder:
+                loop = _loop(shape, folder, BATCHES, kernels=kernels, has_graphs=has_graphs)
+                _pass(loop, 0)
+                tokens, seconds, host = _pass(loop, BATCHES)
+                rate, facts = tokens / seconds, loop.facts
+                peak: Any = facts["peak_flops"]
+                flops: Any = facts["flops_per_target_token"]
+                peak = peak["bf16"]
+                share = f"{rate * flops / peak:.1%} of the peak" if peak else "an unknown peak"
+                most = torch.cuda.max_memory_allocated() / 2**30 if DEVICE.type == "cuda" else 0.0
+                launches = "graphs" if has_graphs else "single launches"
+                _say(
+                    f"{name}, {kernels}, {launches}: {1_000 * seconds / BATCHES:.1f} ms a step, "
+                    f"{1_000 * host / BATCHES:.1f} ms of the host, {rate:,.0f} target tokens/s, "
+                    f"{share}, {most:.1f} GiB at most"
+                )
+
+
+def _pass(loop: OurLoop, first: int) -> tuple[int, float, float]:
+    """Train on all batches; return their tokens, the seconds, and those until all is launched."""
+    started = time.perf_counter()
+    tokens = sum(loop.step("bf16", first + index).target_tokens for index in range(BATCHES))
+    host = time.perf_counter() - started
+    loop.finish()
+    finish_work(DEVICE)
+    return tokens, time.perf_counter() - started, host
+
+
+def rooms() -> None:
+    """What a new shape costs: the first computation, the recording, and the memory after each."""
+    with tempfile.TemporaryDirectory() as folder:
+        loop = _loop(SHAPES["base-25k"], folder, ROOMS, kernels=_kernels()[-1])
+        engine = loop.engine("bf16")
+        for number, batch in enumerate(loop.batches(ROOMS), 1):
+            tensors = engine.on_device(batch.micro_batches[0])
+            compute = functools.partial(engine.try_gradient, tensors)
+            times = [_seconds(compute, 1, 0) for _ in range(2)]
+            engine.model.zero_grad(set_to_none=True)
+            reserved = torch.cuda.memory_reserved() / 2**30 if DEVICE.type == "cuda" else 0.0
+            first, again = (f"{1_000 * each:.0f} ms" for each in times)
+            _say(
+                f"Shape {number}: first {first}, with its recording; again {again}; "
+                f"{reserved:.1f} GiB"
+            )
+
+
+def faults() -> None:
+    """Whether training goes on after a recording that fails, and after a full memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        loop = _loop(LAYER, folder, 1, kernels="torch")
+        engine, (batch,) = loop.engine("bf16"), loop.batches(1)
+        recorder = GraphRecorder(DEVICE)
+        number, seen = torch.ones((), device=DEVICE), list[float]()
+        recorder.compute(lambda: None)
+        try:
+            recorder.recorded(lambda: seen.append(number.item()))
+            _say("A wait in a recording: nothing was refused")
+        except (UserError, RuntimeError) as error:
+            _say(f"A wait in a recording: {error}")
+        try:
+            _say(f"Training after it: norm {engine.compute(batch).read().norm:.4f}")
+        except Exception as error:  # is what is to be found out
+            _say(f"Training after it: {type(error).__name__}: {error}")
+    if DEVICE.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(0.1)
         with tempfile.TemporaryDirectory() as folder:
-            loop = _loop(shape, folder)
-            if torch.cuda.is_available():
-                torch.cuda.reset_peak_memory_stats()
-            tokens, started = 0, time.perf_counter()
-            for index in range(WARM_UP + COUNTED):
-                if index == WARM_UP:
-                    loop.finish()
-                    tokens, started = 0, time.perf_counter()
-                tokens += loop.step("bf16", index).target_tokens
-            loop.finish()
-            rate = tokens / (time.perf_counter() - started)
-            facts: dict[str, Any] = loop.facts
-            peak = facts["peak_flops"]["bf16"]
-            share = rate * facts["flops_per_target_token"] / peak if peak else None
-            utilization = "of an unknown peak" if share is None else f"{share:.1%} of the peak"
-            memory = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0
-            steps = f"{name}, steps of {shape.tokens:,} tokens"
-            _say(f"{steps}: {rate:,.0f} target tokens/s, {utilization}, {memory:.1f} GiB at most")
+            loop = _loop(SHAPES["base-25k"], folder, 1, kernels=_kernels()[-1])
+            engine, (batch,) = loop.engine("bf16"), loop.batches(1)
+            cut = BatchCut(TOKENS)
+            found = gradient_within_memory(batch, cut, engine.compute, 300, 1)
+            _say(f"A tenth of the memory: micro-batches of {found.max_tokens:,} tokens")
 
 
-def backends() -> None:
-    """Milliseconds of a gradient by each backend that training chooses from, and the fastest."""
-    _say("| steps | part | backend | ms of a gradient | of the first |")
-    _say("| --- | --- | --- | --- | --- |")
-    for name, shape in TRAINED:
-        with tempfile.TemporaryDirectory() as folder:
-            loop = _loop(shape, folder)
-            engine, pairs = loop.engine("bf16"), loop.pairs(NUM_BATCHES)
-            _say(f"| {name}, {shape.tokens:,} tokens | {_memory_efficient(engine, pairs)} |")
-            steps, fastest = f"{name}, {shape.tokens:,} tokens", list[str]()
-            for part in PARTS:
-                suited = working_backends(engine, part, suited_backends(engine, part))
-                seconds = seconds_of_gradient(engine, part, suited, pairs)
-                for backend in suited:
-                    share = seconds[backend] / seconds[suited[0]]
-                    milliseconds = f"{1_000 * seconds[backend]:.2f}"
-                    cells = (steps, part.name, backend, milliseconds, f"{share:.2f}")
-                    _say(f"| {' | '.join(cells)} |")
-                backend = min(suited, key=seconds.__getitem__)
-                fastest.append(f"{part.name} {backend}")
-                engine = with_backend(engine, part, backend)
-            _say(f"| {steps} | | recommended: {', '.join(fastest)} | | |")
+def sweeps() -> None:
+    """The speed of each kernel with other tiles and numbers of warps."""
+    if DEVICE.type != "cuda":
+        _say("Not tried: it needs a GPU.")
+        return
+    from nmt_cli.model.triton_kernels import attention, sums
+    from nmt_cli.training.gradient import loss
+
+    for module, name, values in (
+        (attention, "LARGEST_TILE", (32, 64, 128)),
+        (attention, "BACKWARD_NUMBERS", (32 * 64, 64 * 64, 128 * 64)),
+        (sums, "ROWS", (16, 32, 64, 128)),
+        (loss, "CHUNK_ROWS", ({"cuda": 1_024}, {"cuda": 4_096}, {"cuda": 16_384})),
+    ):
+        usual = getattr(module, name)
+        for value in values:
+            setattr(module, name, value)
+            with tempfile.TemporaryDirectory() as folder:
+                loop = _loop(SHAPES["base-25k"], folder, BATCHES, kernels="ours")
+                _pass(loop, 0)
+                _, seconds, _ = _pass(loop, BATCHES)
+                _say(f"{name} = {value}: {1_000 * seconds / BATCHES:.2f} ms a step of base")
+        setattr(module, name, usual)
 
 
-def _memory_efficient(engine: GradientEngine, pairs: Sequence[SentencePairs]) -> str:
-    """Return the cells of varlen attention by an operator that training does not choose from.
-
-    Its tiles are smaller than those of FlashAttention.
-    """
-    (part,) = (each for each in PARTS if each.name == "attention")
-    if "varlen" not in suited_backends(engine, part):
-        return "attention | varlen, memory-efficient | not possible | "
-    usual: Any = attention
-    flash_operator, usual.flash_operator = usual.flash_operator, lambda: _efficient_operator
-    try:
-        seconds = seconds_of_gradient(engine, part, ["varlen"], pairs)["varlen"]
-        return f"attention | varlen, memory-efficient | {1_000 * seconds:.2f} | "
-    except RuntimeError as error:
-        return f"attention | varlen, memory-efficient | {str(error).splitlines()[0]} | "
-    finally:
-        usual.flash_operator = flash_operator
-
-
-def _efficient_operator(
-    queries: Tensor, keys: Tensor, values: Tensor, *sides: Any, is_causal: bool, **_: Any
-) -> tuple[Tensor, ...]:
-    """Compute what the operator of FlashAttention computes, without windows."""
-    operator = torch.ops.aten._efficient_attention_forward
-    rows = queries[None], keys[None], values[None]
-    found = operator(*rows, None, *sides, 0.0, int(is_causal), compute_log_sumexp=True)
-    return (found[0][0],)
+def resumed() -> None:
+    """A training of ten validations that is stopped and resumed: its memory and its losses."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _toy(folder)
+        command = [sys.executable, "-m", "nmt_cli", "train", str(folder / "toy.yaml")]
+        command += ["--prepared", str(folder / "prepared"), "--run-dir", str(folder / "run")]
+        command += ["--set", "validation.every_steps=10", "--set", "checkpoints.every_steps=10"]
+        for steps in (50, 100):
+            more = ["--set", f"training.max_steps={steps}", *(["--resume"] if steps > 50 else [])]
+            allowed = ["--allow-change", "training.max_steps"] if steps > 50 else []
+            done = subprocess.run([*command, *more, *allowed], capture_output=True, text=True)
+            _say(f"{steps} steps: status {done.returncode}; {done.stderr.strip().splitlines()[-1]}")
 
 
 def decoding() -> None:
@@ -241,14 +433,13 @@ def _rate(outputs: Sequence[Any], started: float) -> float:
 def profile() -> None:
     """The kernels of a step of base that take the longest, and the host's share."""
     with tempfile.TemporaryDirectory() as folder:
-        loop = _loop(SHAPES["base-25k"], folder)
-        for index in range(WARM_UP):
-            loop.step("bf16", index)
+        loop = _loop(SHAPES["base-25k"], folder, BATCHES, kernels=_kernels()[-1])
+        _pass(loop, 0)
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         with torch.profiler.profile(activities=activities) as profiler:
-            for index in range(WARM_UP, WARM_UP + 3):
+            for index in range(BATCHES, BATCHES + 2):
                 loop.step("bf16", index)
             loop.finish()
         key = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
@@ -304,12 +495,4 @@ def _toy(folder: Path) -> tuple[Recipe, PreparedCorpus]:
 if __name__ == "__main__":
     logs.configure(quiet=True)
     keep_freed_memory()
-    parts: tuple[Callable[..., None], ...] = (
-        training,
-        backends,
-        decoding,
-        natural,
-        profile,
-        killed_rank,
-    )
-    {part.__name__: part for part in parts}[sys.argv[1]](*sys.argv[2:])
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -31,7 +31,7 @@ def test_changes_of_the_machine_are_logged(capsys):
 def test_nothing_is_logged_if_nothing_changed(capsys):
     logs.configure(quiet=False)
     log_changes(MACHINE.arithmetic(), MACHINE.arithmetic())
-    log_changes(MACHINE.arithmetic(), {**MACHINE.arithmetic(), "launches": "graph"})  # on a GPU
+    log_changes(MACHINE.arithmetic(), {**MACHINE.arithmetic(), "kernels": "ours"})  # on a GPU
     assert capsys.readouterr().err == ""
 
 
@@ -59,18 +59,10 @@ def test_a_training_alone_has_no_more_threads_than_a_quota_leaves(monkeypatch):
         set_num_threads(1)
 
 
-def test_compiling_needs_a_compiler_and_headers(monkeypatch):
-    def choose():
-        choose_machine(torch.device("cpu"), None, MachineOptions(compile=True))
-
-    monkeypatch.setenv("CXX", "my-compiler")
-    monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
-    with pytest.raises(UserError, match=r"Python's headers, but /nowhere/Python\.h is missing"):
-        choose()
-    monkeypatch.delenv("CXX")
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    with pytest.raises(UserError, match=r"needs a compiler, and neither g\+\+ nor clang\+\+ nor"):
-        choose()
+def test_deterministic_training_does_not_take_our_kernels():
+    options = MachineOptions(deterministic=True, kernels="ours")
+    with pytest.raises(UserError, match="leave it or --kernels ours out"):
+        choose_machine(torch.device("cpu"), None, options)
 
 
 def test_a_worker_sets_up_the_allocator_before_torch_initializes_its_gpu(monkeypatch):

@@ -5,13 +5,12 @@ import torch
 
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model.triton_support import Part, use_kernels
+from nmt_cli.model.triton_support import use_kernels
 from nmt_cli.recipe.sections.model import ModelConfig
 from tests.kernels_in_triton import DEVICE, MARKS
 
 pytestmark = MARKS
 
-PARTS: tuple[Part, ...] = ("attention", "residuals", "activation")
 LENGTHS, VOCABULARY = ([7, 1, 15], [9, 2, 10]), 11
 
 
@@ -39,16 +38,14 @@ def test_a_model_by_kernels_is_the_model_by_torch(changes):
     model = model_of(**changes)
     expected = gradients(model)
     for used in (True, False):
-        for part in PARTS:
-            use_kernels(model, part, used=used)
+        use_kernels(model, used=used)
         for ours, theirs in zip(gradients(model), expected, strict=True):
             assert torch.allclose(ours, theirs, atol=2e-5 if used else 0.0)
 
 
 def test_draws_follow_from_the_seed_and_differ_from_layer_to_layer():
     model = model_of(dropout=0.4, attention_dropout=0.2)
-    for part in PARTS:
-        use_kernels(model, part, used=True)
+    use_kernels(model, used=True)
     found = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)

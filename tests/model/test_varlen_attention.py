@@ -49,24 +49,6 @@ def sentence_by_sentence(
     return torch.cat(outputs)
 
 
-def fake_flash_operator(
-    queries,
-    keys,
-    values,
-    *sides,
-    dropout_p,
-    is_causal,
-    return_debug_mask,
-    window_size_left,
-    window_size_right,
-):
-    """Each sentence alone, with the signature of torch's operator."""
-    assert (dropout_p, return_debug_mask) == (0.0, False)
-    window = window_size_left, window_size_right
-    assert is_causal == (window == (-1, 0))
-    return sentence_by_sentence(queries, keys, values, *sides, window_size=window), None, None
-
-
 def attended(layer, kind, target, source, rows, memory):
     if kind == "memory":
         return layer(rows, memory, AttentionLayout(target, source))
@@ -89,8 +71,7 @@ def with_gradients(layer, kind, target, source, rows, memory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("operator", [fake_flash_operator, None])
-def test_sentences_are_handed_over_where_they_lie(kind, operator, monkeypatch):
+def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
     torch.manual_seed(1)
     target, source = (
         pack(torch.zeros(sum(lengths)), lengths) for lengths in (TARGET_LENGTHS, SOURCE_LENGTHS)
@@ -103,7 +84,6 @@ def test_sentences_are_handed_over_where_they_lie(kind, operator, monkeypatch):
     monkeypatch.setattr(attention, "MAX_KEYS", 0)  # no batched products on a CPU
     expected = with_gradients(layer, kind, target, source, rows, memory)
     monkeypatch.setattr(layer, "supports_varlen", lambda *_: True)
-    monkeypatch.setattr(attention, "flash_operator", lambda: operator)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", sentence_by_sentence)
     monkeypatch.setattr(layer, "_attend_padded", Mock(side_effect=AssertionError))
     found = with_gradients(layer, kind, target, source, rows, memory)
@@ -111,27 +91,11 @@ def test_sentences_are_handed_over_where_they_lie(kind, operator, monkeypatch):
         assert torch.allclose(ours, theirs, atol=1e-12)
 
 
-def test_the_operator_of_torch_is_found():
-    assert attention.flash_operator() is torch.ops.aten._flash_attention_forward.default
-
-
-def test_an_operator_with_other_arguments_is_not_called(monkeypatch):
-    monkeypatch.setattr(attention, "FLASH_ARGUMENTS", (*attention.FLASH_ARGUMENTS, "more"))
-    attention.flash_operator.cache_clear()
-    try:
-        assert attention.flash_operator() is None
-    finally:
-        attention.flash_operator.cache_clear()
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [8, 64])
-@pytest.mark.parametrize("is_direct", [True, False])
-def test_the_kernel_stays_close_to_fp32(kind, width, is_direct, monkeypatch):
+def test_the_kernel_stays_close_to_fp32(kind, width, monkeypatch):
     torch.manual_seed(2)
-    if not is_direct:
-        monkeypatch.setattr(attention, "flash_operator", lambda: None)
     target, source = (
         pack(torch.zeros(sum(lengths)), lengths, "cuda")
         for lengths in (TARGET_LENGTHS, SOURCE_LENGTHS)

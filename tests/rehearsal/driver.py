@@ -41,8 +41,6 @@ class _Stream:
         pass  # the device waits, not the CPU
 
     def wait_event(self, event: Any) -> None:
-        if event.is_of_graph:
-            self._mode.mark("a stream waits for a graph")
         self._mode.arrived |= {(self._mode.stream, storage) for storage in event.sent}
 
     def synchronize(self) -> None:
@@ -52,10 +50,8 @@ class _Stream:
 class _Event:
     def __init__(self, mode: FakeCuda) -> None:
         self._mode, self._is_stuck, self.sent = mode, False, set[int]()
-        self.is_of_graph = False
 
     def record(self, stream: Any = None) -> None:
-        self.is_of_graph = self._mode.is_recording
         self._is_stuck = self._mode.stream is self._mode.stuck
         self.sent = {key for key, (on, _) in self._mode.sent.items() if on is self._mode.stream}
 

@@ -24,10 +24,12 @@ from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware.device import Precision, Sender
 from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.machine_options import Kernels
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.interchange.exported_model import CARD
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model import triton_support
 from nmt_cli.model.skip_init import SkipInit
 from nmt_cli.model.transformer import Transformer
@@ -41,11 +43,10 @@ from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.loading import EnsembleMember
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.training import backend_choice, starting, trainer
+from nmt_cli.training import kernel_choice, starting, trainer
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import engine as gradient_engine
 from nmt_cli.training.gradient import gradient_sum, kernel_trials
-from nmt_cli.training.gradient.backends import Backends
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
@@ -206,13 +207,10 @@ def train(
     machine = Machine(torch.device("cuda"), precision, group, exchange=exchange)
     _marked(mode, Trainer, "_step", "step")
     mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
-    _take_backends_untimed("triton" if by_triton else "")
+    _take_kernels_untimed("ours" if by_triton else "torch")
     if by_triton:
         driver.bring_triton(mode)
-        tried: Any = kernel_trials
-        of_all: Any = triton_support
-        tried.DEVIATIONS = of_all.MOST = 1e9  # numbers are invented
-        tried.LENGTHS = tried.LENGTHS[:1]
+        _admit_all_kernels()
     cut = BatchCut(80, ranks)  # two micro-batches a step
     if only_a_step or resumes:
         _take_cut_unprobed()
@@ -237,10 +235,18 @@ def train(
     }
 
 
-def _take_backends_untimed(wanted: str = "") -> None:
-    """Let the backend ``wanted`` be the fastest of each part that has it, or else the first."""
-    untimed: Any = backend_choice
-    untimed._fastest = lambda _, __, suited, *___: wanted if wanted in suited else suited[0]
+def _take_kernels_untimed(wanted: Kernels = "torch") -> None:
+    """Let the kernels ``wanted`` be the faster ones; torch's are taken where Triton is missing."""
+    untimed: Any = kernel_choice
+    untimed._faster = lambda *_: wanted
+
+
+def _admit_all_kernels() -> None:
+    """Let a short trial admit kernels whose numbers are invented."""
+    tried: Any = kernel_trials
+    of_all: Any = triton_support
+    tried.DEVIATIONS = of_all.MOST = 1e9
+    tried.LENGTHS = tried.LENGTHS[:1]
 
 
 def _take_cut_unprobed() -> None:
@@ -249,7 +255,7 @@ def _take_cut_unprobed() -> None:
     unprobed.fit_to_memory = lambda cut, *_: cut
 
 
-def choose_attention(
+def choose_kernels(
     mode: FakeCuda,
     recipe: Recipe,
     corpus: PreparedCorpus,
@@ -262,20 +268,22 @@ def choose_attention(
 ) -> dict[str, Any]:
     """Train a step in each of several sessions, in which kernels have these ``costs``.
 
-    The session ``forgets`` saves a checkpoint that names no backend, as on a CPU. In the session
-    ``cannot_record`` there are no CUDA graphs.
+    The session ``forgets`` saves a checkpoint that names no kernels, as on a CPU. In the session
+    ``cannot_record`` no CUDA graph can be recorded, and the next one has none.
     """
     lines: list[str] = []
-    replaced: Any = backend_choice
+    driver.bring_triton(mode)
+    _admit_all_kernels()
+    replaced: Any = kernel_choice
     replaced.perf_counter = lambda: mode.seconds
-    replaced.logs = SimpleNamespace(info=lines.append)
+    replaced.logs = SimpleNamespace(info=lines.append, warning=lines.append)
     replaced.NUM_BATCHES, replaced.TURNS = 1, 2
     _take_cut_unprobed()
-    replaced_backends: Any = Backends
-    chosen = Backends.chosen
+    of_engine: Any = GradientEngine
+    arithmetic = GradientEngine.arithmetic
 
-    def nameless(backends: Backends) -> dict[str, Any]:
-        return chosen(backends._replace(attention=None, launches=None))
+    def nameless(engine: GradientEngine) -> dict[str, Any]:
+        return engine.machine.arithmetic()
 
     def no_graph(*_: Any, **__: Any) -> Any:
         raise RuntimeError("operation not permitted when stream is capturing")
@@ -287,14 +295,20 @@ def choose_attention(
     recipe = changed(recipe, validation={"bleu": "off"}, checkpoints={"every_steps": 1})
     _marked(mode, Trainer, "_step", "step")
     for step, mode.costs in enumerate(costs, 1):
-        replaced_backends.chosen = nameless if step == forgets else chosen
+        of_engine.arithmetic = nameless if step == forgets else arithmetic
         cuda.graph = no_graph if step == cannot_record else graph
+        machine = machine._replace(has_graphs=step - 1 != cannot_record or not cannot_record)
         recipe = changed(recipe, training={"max_steps": step})
-        training = prepare_training(recipe, corpus, run_dir, machine, cut, is_resumed=step > 1)
-        Trainer(training).train(StopRequest())
+        try:
+            training = prepare_training(
+                recipe, corpus, run_dir, machine, cut, is_resumed=bool(list_checkpoints(run_dir))
+            )
+            Trainer(training).train(StopRequest())
+        except UserError as error:
+            lines.append(str(error))
     saved = list_checkpoints(run_dir)
     facts_of = {
-        name: [each.manifest.get(name) for each in saved] for name in ("attention", "launches")
+        name: [each.manifest.get(name) for each in saved] for name in ("kernels", "cuda_graphs")
     }
     return {"lines": lines, **facts_of}
 
@@ -314,12 +328,12 @@ def measure(
     for index in range(STEPS):
         loop.step("bf16", index)
     loop.finish()
-    cast(Any, backend_choice).TURNS = 2
     lines: list[str] = []
     replaced: Any = timed
-    replaced.TRAINED, replaced.PAIRS, replaced._say = [("toy", shape)], 60, lines.append
-    replaced.NUM_BATCHES = 1
-    timed.backends()
+    replaced.DEVICE, replaced.SHAPES, replaced._say = CUDA, {"toy-25k": shape}, lines.append
+    replaced.TOKENS, replaced.PAIRS, replaced.BATCHES = tokens, 60, STEPS
+    cuda.max_memory_allocated = lambda: 0
+    timed.training("toy")
     return {"lines": lines}
 
 
@@ -336,13 +350,9 @@ def compute_base(
     with SkipInit():
         model = Transformer(model_config(shape), shape.vocabulary_size).to("cuda")
     engine = GradientEngine.of(model, 1, 0.1, 1, Machine(CUDA, "bf16"))
-    backends = Backends(attention="varlen", launches="graph")
-    engine = engine._replace(backends=backends).with_graphs()
     if by_triton:
         driver.bring_triton(mode)
-        triton = backend_choice.TRITON
-        for part in (each for each in backend_choice.PARTS if triton in each.backends):
-            engine = backend_choice.with_backend(engine, part, triton)
+    engine = engine.with_kernels("ours" if by_triton else "torch")
     sides = (text.gather(np.arange(100)) for text in (corpus.source, corpus.target))
     batch = Batch(0, (SentencePairs(*sides),))
     for _ in range(2):
@@ -360,7 +370,7 @@ def lose_a_rank(
     recipe = changed(recipe, training={"max_steps": 9, "ema_decay": 0.99})
     recipe = changed(recipe, checkpoints={"every_steps": 9}, validation={"every_steps": 9})
     _stub_collectives(mode, 2, dies_in_step=step)
-    _take_backends_untimed()
+    _take_kernels_untimed()
     _take_cut_unprobed()
     machine = Machine(torch.device("cuda"), "bf16", Ranks(0, 2))
     training = prepare_training(recipe, corpus, run_dir, machine, BatchCut(80, 2))
@@ -541,7 +551,7 @@ def export(
 
 SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
     "train": train,
-    "choose attention": choose_attention,
+    "choose kernels": choose_kernels,
     "compute base": compute_base,
     "lose a rank": lose_a_rank,
     "measure": measure,

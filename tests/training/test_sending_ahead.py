@@ -13,7 +13,6 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training.batch_cut import BatchCut, ready_ahead
-from nmt_cli.training.gradient.backends import Backends
 from nmt_cli.training.gradient.engine import GradientEngine
 
 
@@ -37,14 +36,13 @@ class FullSender:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
 
 
-def engine_of(toy, attention=None, ranks=None):
+def engine_of(toy, ranks=None, **changes):
     torch.manual_seed(1)
     machine = Machine(torch.device("cpu"), "fp32")
     if ranks is not None:
         machine = machine._replace(ranks=ranks)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
-    engine = GradientEngine.of(model, 1, 0.1, 1, machine)
-    return engine._replace(backends=Backends(attention=attention))
+    return GradientEngine.of(model, 1, 0.1, 1, machine)._replace(**changes)
 
 
 def uncut_batch(toy):
@@ -58,12 +56,12 @@ def gradient_of(engine, batch):
     return figures, torch.cat([each.grad.flatten() for each in engine.model.parameters()])
 
 
-@pytest.mark.parametrize("attention", [None, "varlen", "padded"])
-def test_what_was_sent_ahead_gives_the_same_gradient_to_the_last_bit(toy, attention):
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_what_was_sent_ahead_gives_the_same_gradient_to_the_last_bit(toy, is_grouped):
     cut = BatchCut(60)
     sender: Any = Sender()
     figures, expected = gradient_of(engine_of(toy), cut.of(uncut_batch(toy)))
-    engine = engine_of(toy, attention)
+    engine = engine_of(toy, is_grouped=is_grouped)
     batch = cut.of(ready_ahead(uncut_batch(toy), cut, engine, sender))
     assert len(batch.micro_batches) > 2
     assert (sender.num_copies, sender.num_received) == (1, 0)

@@ -104,7 +104,9 @@ def _launch(
     ]
     longest = max(of_queries.longest, of_keys.longest)
     tile = min(max(LEAST_TILE, triton.next_power_of_2(longest)), LARGEST_TILE)
-    tile = max(LEAST_OF_PRODUCT, min(tile, most_numbers // max(widths)))
+    # Scores of a tile and a tile take registers, too, with narrow heads most of them.
+    widest = max(*widths, LARGEST_TILE // 2)
+    tile = max(LEAST_OF_PRODUCT, min(tile, most_numbers // widest))
     back, ahead = (FARTHEST if each < 0 else each for each in window)
     is_rounded = torch.backends.cuda.matmul.fp32_precision == "tf32"
     kernel[len(of_queries.bounds) - 1, heads.number](
@@ -120,7 +122,7 @@ def _launch(
         HAS_DROPOUT=heads.drawn.rate > 0.0,
         IS_ONE_TILE=longest <= tile,
         PRECISION="tf32" if is_rounded else "ieee",
-        num_warps=4 if tile * max(widths) <= BACKWARD_NUMBERS else 8,
+        num_warps=4 if tile * widest <= BACKWARD_NUMBERS else 8,
         num_stages=1,
     )
 

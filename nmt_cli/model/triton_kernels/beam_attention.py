@@ -95,10 +95,10 @@ def _attend(
         at_value = row.to(tl.int64)[:, None] * stride + head * D_V + wide[None, :]
         new_key = tl.load(new_keys + at_key, mask=is_row[:, None] & of_key, other=0.0)
         new_value = tl.load(new_values + at_value, mask=is_row[:, None] & of_value, other=0.0)
-        at = column[None, :] * room + place[:, None]
-        tl.store(keys + at, new_key, mask=is_row[:, None] & of_key)
-        at = place[:, None] * D_V + wide[None, :]
-        tl.store(values + at, new_value, mask=is_row[:, None] & of_value)
+        new_at_key = column[None, :] * room + place[:, None]
+        tl.store(keys + new_at_key, new_key, mask=is_row[:, None] & of_key)
+        new_at_value = place[:, None] * D_V + wide[None, :]
+        tl.store(values + new_at_value, new_value, mask=is_row[:, None] & of_value)
         top = tl.sum(query.to(tl.float32) * new_key.to(tl.float32), 1) * scale
         total = tl.full([ROWS], 1.0, tl.float32)
         attended = new_value.to(tl.float32)
@@ -111,15 +111,16 @@ def _attend(
     for first in range(0, end, ENTRIES):
         e = first + tl.arange(0, ENTRIES)
         is_there = e < end
-        at = column[:, None] * room + e[None, :]
-        key = tl.load(keys + at, mask=(column < D_K)[:, None] & is_there[None, :], other=0.0)
-        at = e[:, None] * D_V + wide[None, :]
-        value = tl.load(values + at, mask=is_there[:, None] & of_value, other=0.0)
+        # A name that is assigned in a loop keeps its shape.
+        of_entry = (column < D_K)[:, None] & is_there[None, :]
+        key = tl.load(keys + column[:, None] * room + e[None, :], mask=of_entry, other=0.0)
+        entry_value = e[:, None] * D_V + wide[None, :]
+        value = tl.load(values + entry_value, mask=is_there[:, None] & of_value, other=0.0)
         scores = tl.dot(query, key, input_precision=PRECISION) * scale
         is_seen = is_row[:, None] & is_there[None, :]
         if lengths is None:
-            at = row.to(tl.int64)[:, None] * room + e[None, :]
-            is_seen &= tl.load(is_past + at, mask=is_seen, other=0) != 0
+            place_of_row = row.to(tl.int64)[:, None] * room + e[None, :]
+            is_seen &= tl.load(is_past + place_of_row, mask=is_seen, other=0) != 0
             is_seen &= e[None, :] != place[:, None]
         scores = tl.where(is_seen, scores, float("-inf"))
         new_top = tl.maximum(top, tl.max(scores, 1))
@@ -131,6 +132,6 @@ def _attend(
         attended = attended * faded[:, None] + product
         top = new_top
     total = tl.where(is_row, total, 1.0)
-    at = row.to(tl.int64)[:, None] * (num_heads * D_V) + head * D_V + wide[None, :]
+    at_output = row.to(tl.int64)[:, None] * (num_heads * D_V) + head * D_V + wide[None, :]
     found = (attended / total[:, None]).to(output.dtype.element_ty)
-    tl.store(output + at, found, mask=is_row[:, None] & of_value)
+    tl.store(output + at_output, found, mask=is_row[:, None] & of_value)

@@ -20,10 +20,13 @@ def losses_in_place(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[
     num_rows, width = logits.shape
     nll, target_logits = logits.new_empty(2, len(targets), dtype=torch.float32)
     columns = min(COLUMNS, triton.next_power_of_2(width))
+    # Triton loads 16 bytes at a time where it can see that rows begin at multiples of 16 bytes.
+    aligned = 8 if width % 8 == 0 and logits.stride(0) % 8 == 0 else 1
     _softmax_and_losses[num_rows,](
-        *(logits, targets, nll, target_logits, len(targets), width, logits.stride(0), smoothing),
+        *(logits, targets, nll, target_logits, len(targets)),
+        *(width // aligned, logits.stride(0) // aligned, smoothing),
         COLUMNS=columns,
-        ALIGNED=8 if width % 8 == 0 and logits.stride(0) % 8 == 0 else 1,  # 16 bytes of bf16
+        ALIGNED=aligned,
         num_warps=max(1, min(16, columns // 256)),
     )
     return nll, target_logits
@@ -35,10 +38,13 @@ def _softmax_and_losses(
     num_targets, width, stride, smoothing,
     COLUMNS: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
-    """Write a row: exp(z - log(sum(exp(z)))) in place, log(sum(exp(z))) - z_y and z_y."""
+    """Write a row: exp(z - log(sum(exp(z)))) in place, log(sum(exp(z))) - z_y and z_y.
+
+    ``width`` and ``stride`` are in units of ``ALIGNED`` numbers.
+    """
     row = tl.program_id(0)
-    width, stride = tl.multiple_of(width, ALIGNED), tl.multiple_of(stride, ALIGNED)
-    logits += row.to(tl.int64) * stride
+    width *= ALIGNED
+    logits += row.to(tl.int64) * stride * ALIGNED
     inner = tl.arange(0, COLUMNS)
     if row >= num_targets:
         for first in range(0, width, COLUMNS):

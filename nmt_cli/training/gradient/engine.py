@@ -14,13 +14,15 @@ from torch import Tensor, nn
 from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Batch, SentencePairs
-from nmt_cli.hardware.device import Sender, sent_together
+from nmt_cli.hardware.device import DTYPES, Sender, sent_together
 from nmt_cli.hardware.machine import Machine
+from nmt_cli.hardware.machine_options import Kernels
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
+from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.attention_layout import padded_groups
 from nmt_cli.model.layers import Residual
 from nmt_cli.model.transformer import PaddedPairs, Transformer
-from nmt_cli.training.gradient.backends import Backends
+from nmt_cli.model.triton_support import use_kernels
 from nmt_cli.training.gradient.gradient_sum import GradientSum, SummedGradient
 from nmt_cli.training.gradient.graphed_gradient import GraphedGradient
 from nmt_cli.training.gradient.guided_alignment import Guidance
@@ -78,7 +80,7 @@ class Bf16Weights:
 class GradientEngine(NamedTuple):
     """Computes the gradients of batches, and the losses of micro-batches, on this rank.
 
-    Engines that differ in their backends or in ``guidance`` share ``total``, so only one of them
+    Engines that differ in their kernels or in ``guidance`` share ``total``, so only one of them
     may have a batch that was launched and not summed.
     """
 
@@ -88,10 +90,11 @@ class GradientEngine(NamedTuple):
     seed: int  # of dropout
     machine: Machine
     total: GradientSum  # of the micro-batches of a batch
-    backends: Backends = Backends()
     bf16_weights: Bf16Weights | None = None
     guidance: Guidance | None = None  # if a head learns to align words
+    kernels: Kernels | None = None  # of a GPU, once they are chosen
     graphed: GraphedGradient | None = None  # if a micro-batch is one CUDA graph
+    is_grouped: bool = False  # whether a GPU attends in padded groups of sentences
 
     @classmethod
     def of(
@@ -105,9 +108,7 @@ class GradientEngine(NamedTuple):
     ) -> "GradientEngine":
         """Return an engine with the buffers beside the parameters that suit its machine."""
         bf16_weights = None
-        # Compiled kernels keep the parameters that they were compiled with.
-        has_copies = machine.precision == "bf16" and not machine.is_compiled
-        if machine.device.type == "cuda" and has_copies:
+        if machine.device.type == "cuda" and machine.precision == "bf16":
             bf16_weights = Bf16Weights(model)
         total = GradientSum(
             model.parameters(),
@@ -129,22 +130,28 @@ class GradientEngine(NamedTuple):
             guidance = guidance._replace(weight=weight, decay_steps=None) if weight > 0 else None
         return self._replace(guidance=guidance)
 
-    def with_graphs(self) -> "GradientEngine":
-        """Return this engine with graphs of its own, if its backends launch them."""
+    def with_kernels(self, kernels: Kernels) -> "GradientEngine":
+        """Return an engine for a GPU that uses ``kernels``, with CUDA graphs of its own.
+
+        There are none, and sentences are padded in groups, where attention does not take them
+        packed. Each batch has other groups, and the weight of a guided head changes.
+        """
+        use_kernels(self.model, used=kernels == "ours")
+        machine, dtype = self.machine, DTYPES[self.machine.precision]
+        is_packed = all(
+            each.kernel is not None or each.supports_varlen(machine.device, dtype)
+            for each in self.model.modules()
+            if isinstance(each, MultiHeadAttention)
+        )
         graphed = None
-        if self.backends.launches == "graph":
-            graphed = GraphedGradient(self.model, self.total, self.machine.device)
-        return self._replace(graphed=graphed)
+        if machine.has_graphs and is_packed and self.guidance is None:
+            graphed = GraphedGradient(self.model, self.total, machine.device)
+        return self._replace(kernels=kernels, graphed=graphed, is_grouped=not is_packed)
 
     def arithmetic(self) -> dict[str, Any]:
-        """Return what rounding depends on, for a checkpoint.
-
-        ``launches`` is "rooms", padded shapes without graphs, if graphs cannot be recorded.
-        """
-        backends = self.backends
-        if self.graphed is not None and self.graphed.cannot_record:
-            backends = backends._replace(launches="rooms")
-        return {**self.machine.arithmetic(), **backends.chosen()}
+        """Return what rounding depends on, for a checkpoint."""
+        of_gpu = {"kernels": self.kernels, "cuda_graphs": self.graphed is not None}
+        return {**self.machine.arithmetic(), **(of_gpu if self.kernels is not None else {})}
 
     def forget_graphs(self) -> None:
         """Give up the memory of CUDA graphs; they are recorded again when they are needed."""
@@ -259,7 +266,7 @@ class GradientEngine(NamedTuple):
             self.model.output_bias,
             None if copies is None or is_int8 else copies.output_weight,
             tensors.num_targets,
-            is_by_kernel=self.backends.loss == "triton",
+            is_by_kernel=self.kernels == "ours",
         )
         weight = 0.0 if guidance is None else guidance.weight
         return losses._replace(alignment=alignment, alignment_weight=weight)
@@ -283,7 +290,7 @@ class GradientEngine(NamedTuple):
             return padded_to_shape(*sides, target_tokens, self.model.config)
         source, target_input = (packed(each, self.machine) for each in sides)
         padded = None
-        if self.backends.attention == "padded":
+        if self.is_grouped:
             padded = PaddedPairs.of(source, target_input, self.machine.device)
         links = None
         if self.guidance is not None and pairs.links is not None:

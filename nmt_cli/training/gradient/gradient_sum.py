@@ -116,7 +116,6 @@ class GradientSum:
         for number, tensor in enumerate(self._computed_with):
             tensor.register_post_accumulate_grad_hook(partial(self._arrived, number))
         self._is_receiving = False
-        self._stream: torch.cuda.Stream | None = None  # to send from, while a graph is computed
         self._summed: SummedGradient | None = None
         self.begin(1)
 
@@ -150,26 +149,12 @@ class GradientSum:
         """Whether no gradient was received yet, so that the next one takes its place."""
         return self._num_received == 0
 
-    def new_arrivals(self) -> list[torch.cuda.Event]:
-        """Return an event for each bucket, for ``add`` in a CUDA graph; none if nothing is sent."""
-        number = len(self._buckets) if self._ranks.size > 1 else 0
-        return [torch.cuda.Event(external=True) for _ in range(number)]
-
-    def add(
-        self,
-        losses: LossSums,
-        *,
-        is_first: bool,
-        arrivals: Sequence[torch.cuda.Event] = (),
-    ) -> None:
-        """Add these losses and their gradient; if it ``is_first``, put the gradient in place.
-
-        The device passes each event of ``arrivals`` when the gradient of a bucket is there.
-        """
+    def add(self, losses: LossSums, *, is_first: bool) -> None:
+        """Add these losses and their gradient; if it ``is_first``, put the gradient in place."""
         values = losses.values
         self._sums[: len(values)].add_(values)
         self._missing = [len(bucket.members) for bucket in self._buckets]
-        self._is_first, self._arrivals, self._is_receiving = is_first, arrivals, True
+        self._is_first, self._is_receiving = is_first, True
         try:
             (losses.total * self._share).backward()  # backward(share) would import sympy: 0.4 s
         finally:
@@ -178,20 +163,11 @@ class GradientSum:
             if missing:  # this micro-batch does not need every weight
                 self._collect(number)
 
-    def note_received(self, arrivals: Sequence[torch.cuda.Event], *, is_last: bool) -> None:
-        """Note that the device adds a gradient.
-
-        If it ``is_last``, each bucket is sent when the device has passed its event of ``arrivals``.
-        """
+    def note_received(self, *, is_last: bool) -> None:
+        """Note that a graph adds a gradient; if it ``is_last``, send all buckets behind it."""
         self._num_received += 1
-        if not is_last or not arrivals:
-            return
-        self._stream = self._stream or torch.cuda.Stream(self._flat.device)
-        with torch.cuda.stream(self._stream):
-            for number, arrival in enumerate(arrivals[:-1], 1):
-                self._stream.wait_event(arrival)
-                self._send_in_order(number)
-        self._send_in_order(len(arrivals))
+        if is_last and self._ranks.size > 1:
+            self._send_in_order(len(self._buckets))
 
     def fail(self) -> None:
         """Send infinite losses and a failure: this rank could not compute its gradient."""
@@ -275,8 +251,6 @@ class GradientSum:
                 torch._foreach_copy_(totals, gradients)
             else:
                 _add(totals, gradients)
-        if self._arrivals:
-            self._arrivals[bucket].record()
 
     def _send_in_order(self, end: int) -> None:
         """Send the buckets before ``end`` that were not sent yet."""

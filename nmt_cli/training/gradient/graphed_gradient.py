@@ -5,7 +5,6 @@ launches all of them at once. It always computes on the same tensors, so micro-b
 to shapes (``model/packing.py``), and each shape has graphs of its own, recorded at its first use.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from nmt_cli.hardware.device import GraphRecorder, Work, copied, tensors_in
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
-from nmt_cli.messages import logs
 from nmt_cli.model.packing import PaddedShape
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training.gradient.gradient_sum import GradientSum
@@ -31,7 +29,6 @@ class _Graph(NamedTuple):
 
     inputs: Sequence[Tensor]
     kept: Sequence[Tensor]  # which the model may replace
-    arrivals: Sequence[torch.cuda.Event]  # of the buckets of the gradient, if ranks exchange it
     replay: Work
 
 
@@ -45,13 +42,12 @@ class GraphedGradient:
     def __init__(self, model: Transformer, total: GradientSum, device: torch.device) -> None:
         self._model, self._total, self._recorder = model, total, GraphRecorder(device)
         self._graphs = dict[tuple[PaddedShape, bool], _Graph]()  # the one used last comes last
-        self.cannot_record = False  # then kernels are launched one by one, with the same numbers
 
     def add(self, tensors: MicroBatch, losses: Losses, *, is_last: bool) -> None:
         """Add the losses of a micro-batch, ``losses(tensors)``, and their gradient.
 
         After the last one of this rank, the gradient is sent to the others. Raises FullMemoryError
-        if memory is full, without any graph left.
+        if memory is full, without any graph left, and UserError if no graph can be recorded.
         """
         assert tensors.shape is not None
         key = tensors.shape, self._total.is_empty
@@ -69,7 +65,7 @@ class GraphedGradient:
         self._graphs[key] = graph
         if len(self._graphs) > MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
-        self._total.note_received(graph.arrivals, is_last=is_last)
+        self._total.note_received(is_last=is_last)
 
     def forget(self) -> None:
         """Give up all graphs and their memory."""
@@ -78,33 +74,11 @@ class GraphedGradient:
 
     def _first(self, tensors: MicroBatch, losses: Losses) -> _Graph:
         """Compute the first micro-batch of a shape; return the graph for those that follow."""
-        own, arrivals = copied(tensors), self._total.new_arrivals()
-        is_first = self._total.is_empty
+        own, is_first = copied(tensors), self._total.is_empty
 
         def step() -> None:
-            self._total.add(losses(own), is_first=is_first, arrivals=arrivals)
+            self._total.add(losses(own), is_first=is_first)
 
         self._recorder.compute(step)
-        replay = step if self.cannot_record else self._recorded(step)
-        return _Graph(list(tensors_in(own)), list(self._model.buffers()), arrivals, replay)
-
-    def _recorded(self, step: Work) -> Work:
-        """Return the replay of ``step``; ``step`` itself if it cannot be recorded."""
-        try:
-            with noticing_full_memory():
-                return self._recorder.recorded(step)
-        except RuntimeError as error:
-            self._total.drop_unfinished()
-            if isinstance(error, FullMemoryError):
-                raise
-            self.cannot_record = True
-            _warn_once(str(error).partition("\n")[0])
-            return step
-
-
-@functools.cache  # before the first step, several ways to compute a gradient are tried
-def _warn_once(reason: str) -> None:
-    logs.warning(
-        "Kernels are launched one by one, because a CUDA graph of a micro-batch could not be "
-        f"recorded: {reason}"
-    )
+        replay = self._recorder.recorded(step)
+        return _Graph(list(tensors_in(own)), list(self._model.buffers()), replay)

@@ -9,6 +9,7 @@ three times for rows that have much in common, as those of a new model.)
 Legend: T rows of queries, S rows of keys, D d_model, H heads, K d_k, V d_v.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -27,7 +28,7 @@ from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.attention_window import Window, distances
 from nmt_cli.model.layers import FeedForward, Residual
-from nmt_cli.model.triton_support import KernelError, error_of_kernel
+from nmt_cli.model.triton_support import KernelError, error_of_kernel, uses_kernel
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.gradient.loss import label_smoothed_cross_entropy
 
@@ -58,14 +59,11 @@ def pairs_to_try(engine: GradientEngine) -> Iterator[SentencePairs]:
         yield _pairs(engine, length, 2)
 
 
-def wrong_result(engine: GradientEngine, part: str) -> str | None:
-    """Return what the kernel of a ``part`` of the model gets most wrong; None if all is right.
-
-    The ``part`` is attention, residuals, activation or loss; the model uses its kernel.
-    """
-    trials = _trials_of_loss(engine) if part == "loss" else _trials_of_modules(engine, part)
-    worst = max(trials, key=lambda each: each.multiple)
-    return None if worst.multiple <= 1.0 else worst.text
+def worst_result(engine: GradientEngine) -> KernelError:
+    """Return what the kernels that the model of ``engine`` uses get most wrong."""
+    of_modules = (_trials_of_modules(engine, *each) for each in MODULES)
+    trials = itertools.chain(_trials_of_loss(engine), *of_modules)
+    return max(trials, key=lambda each: each.multiple)
 
 
 def _pairs(engine: GradientEngine, length: int, number: int) -> SentencePairs:
@@ -80,10 +78,14 @@ def _pairs(engine: GradientEngine, length: int, number: int) -> SentencePairs:
     return SentencePairs(source, target)
 
 
-def _trials_of_modules(engine: GradientEngine, part: str) -> Iterator[KernelError]:
-    kind, method, trial = MODULES[part]
+def _trials_of_modules(
+    engine: GradientEngine,
+    kind: type[nn.Module],
+    method: str,
+    trial: Callable[..., Iterator[KernelError]],
+) -> Iterator[KernelError]:
     pairs = list(pairs_to_try(engine))
-    if part != "attention":  # which has a program for each sentence
+    if kind is not MultiHeadAttention:  # which has a program for each sentence
         pairs.append(_pairs(engine, LENGTHS[0], MANY_SENTENCES))
     for each in pairs:
         with _as_in_training(engine):
@@ -130,7 +132,11 @@ def _calls(
 
     machine = engine.machine._replace(precision="fp32", fp32_products="mkl")  # no spare rows
     tensors = engine._replace(graphed=None, machine=machine).on_device(pairs)
-    modules = [each for each in engine.model.named_modules() if isinstance(each[1], kind)]
+    modules = [
+        each
+        for each in engine.model.named_modules()
+        if isinstance(each[1], kind) and uses_kernel(each[1])
+    ]
     for name, module in modules:
         setattr(module, method, partial(noted, name, module, getattr(module, method)))
     try:
@@ -260,12 +266,12 @@ def _trial_of_activation(name: str, module: FeedForward, rows: Tensor) -> Iterat
     yield from _errors(_Tried(name, {"rows": rows}, parameters, exact, by_torch, module.activated))
 
 
-# The modules of a part, their method that a kernel computes, and its trial.
-MODULES: dict[str, tuple[type[nn.Module], str, Callable[..., Iterator[KernelError]]]] = {
-    "attention": (MultiHeadAttention, "attend", _trial_of_attention),
-    "residuals": (Residual, "close", _trial_of_residual),
-    "activation": (FeedForward, "activated", _trial_of_activation),
-}
+# The modules that have a kernel, their method that it computes, and its trial.
+MODULES: tuple[tuple[type[nn.Module], str, Callable[..., Iterator[KernelError]]], ...] = (
+    (MultiHeadAttention, "attend", _trial_of_attention),
+    (Residual, "close", _trial_of_residual),
+    (FeedForward, "activated", _trial_of_activation),
+)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.model import attention, recurrence
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.packing import PaddedShape, pack_to_shape
-from nmt_cli.training.gradient.backends import Backends
 from nmt_cli.training.gradient.engine import GradientEngine
 from tests.benchmarks.data import CAPTIONS, NEWS, random_lengths
 from tests.benchmarks.padding import measure_shapes
@@ -59,7 +58,7 @@ def as_on_a_gpu(monkeypatch):
 
 def graphed(model, seed=1):
     engine = GradientEngine.of(model, 1, 0.1, seed, MACHINE)
-    return engine._replace(backends=Backends(launches="graph")).with_graphs()
+    return engine.with_kernels("torch")
 
 
 def gradient_of(engine, batch):
@@ -139,28 +138,14 @@ def test_micro_batches_of_similar_lengths_share_a_graph(toy, as_on_a_gpu, monkey
     assert 1 <= len(recorded) < 7
 
 
-def test_a_graph_that_cannot_be_recorded_is_named_once_and_training_goes_on(
-    toy, as_on_a_gpu, monkeypatch, capsys
-):
+def test_without_graphs_a_micro_batch_is_not_padded(toy, as_on_a_gpu):
     batch, model = batch_of(toy, 40), model_of(toy)
-    _, expected = gradient_of(graphed(model), batch)
-    expected, engine = expected.clone(), graphed(model)
-
-    def refuse(step):
-        leaf = next(iter(model.parameters()))
-        leaf.grad = torch.ones_like(leaf)  # what a pass that breaks off has left
-        raise RuntimeError("operation not permitted when stream is capturing\nmore")
-
-    monkeypatch.setattr(engine.graphed._recorder, "recorded", refuse)
-    assert engine.arithmetic()["launches"] == "graph"
-    for _ in range(2):
-        _, found = gradient_of(engine, batch)
-        assert torch.equal(found, expected)
-    assert engine.arithmetic()["launches"] == "rooms"
-    assert capsys.readouterr().err == (
-        "Warning: Kernels are launched one by one, because a CUDA graph of a micro-batch could not "
-        "be recorded: operation not permitted when stream is capturing\n"
-    )
+    machine = MACHINE._replace(has_graphs=False)
+    engine = GradientEngine.of(model, 1, 0.1, 1, machine).with_kernels("torch")
+    assert engine.graphed is None
+    assert engine.on_cpu(batch.micro_batches[0]).shape is None
+    assert not engine.arithmetic()["cuda_graphs"]
+    assert graphed(model).arithmetic()["cuda_graphs"]
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 200), st.integers(1, 200)), min_size=1, max_size=60)

@@ -26,7 +26,6 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient.backends import Backends
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.gradient.guided_alignment import guidance_of, linked_pieces
 from nmt_cli.training.starting import plan_batches
@@ -168,7 +167,7 @@ def test_the_loss_is_the_cross_entropy_of_the_weights_of_the_head(guided, option
 def test_spare_rows_and_padded_groups_change_nothing(guided):
     (pairs,) = sampled_batch(guided).micro_batches
     expected = engine_of(guided, {}).loss_sums(pairs).alignment.item()
-    padded = engine_of(guided, {})._replace(backends=Backends(attention="padded"))
+    padded = engine_of(guided, {})._replace(is_grouped=True)
     for engine in (padded, engine_of(guided, {}, CPU._replace(fp32_products="onednn"))):
         found = engine.loss_sums(pairs).alignment.item()
         assert found == pytest.approx(expected, rel=1e-9)
