@@ -15,6 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from nmt_cli.command_line.help_pages import CommandWithHelp, GroupWithHelp
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.extras import LEFT_OUT, naming_missing_package
@@ -32,7 +33,7 @@ DECAYED, DECAYED_ADAM = ("training.optimizer", "training.weight_decay"), "adamw"
 NEEDED_LATER = {"run": LEFT_OUT, "compare": LEFT_OUT, "get": ("requests",)}
 
 
-class HelpfulCommand(click.Command):
+class HelpfulCommand(CommandWithHelp):
     """A command whose usage errors propose the option, key or argument that was meant."""
 
     allow_extra_args = True  # parse_args refuses them, with a proposal
@@ -55,7 +56,7 @@ class HelpfulCommand(click.Command):
             return super().invoke(ctx)
 
 
-class HelpfulGroup(click.Group):
+class HelpfulGroup(GroupWithHelp):
     """A group of HelpfulCommands, which proposes a command for an unknown name."""
 
     command_class = HelpfulCommand
