@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from nmt_cli.command_line.usage import HelpfulGroup
+from nmt_cli.command_line.usage import HelpfulGroup, usage_last
 from nmt_cli.files.atomic_files import is_failed_write
 from nmt_cli.files.output_streams import CLOSED_STDOUT
 from nmt_cli.launch.worker import this_worker
@@ -29,12 +29,17 @@ class ErrorsInOneLine(HelpfulGroup):
 
     group_class = HelpfulGroup
 
+    def make_context(self, *positional: Any, **others: Any) -> click.Context:
+        """Parse the options in front of the command. Raises WrongUse if they are wrong."""
+        with usage_last():
+            return super().make_context(*positional, **others)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; a UserError becomes one line and an exit status."""
         try:
             _prepare_streams_and_signals()
             logs.configure(quiet=False)
-            with errors.reporting_full_memory():
+            with usage_last(), errors.reporting_full_memory():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # here a failure still gets an exit status
         except errors.InterruptedTrainingError as error:

@@ -117,11 +117,11 @@ def read_messages() -> list[Message]:
 
 
 def run(command: str) -> Message:
-    """Run ``command`` here; a message after a usage is without the usage."""
+    """Run ``command`` here; a message of wrong use is without the usage."""
     result = CliRunner().invoke(main, shlex.split(command), prog_name="nmt-cli", input="one\n")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise AssertionError(command) from result.exception
-    text = re.sub(r"^Usage: .*\nTry .*\n\n", "", result.stderr, flags=re.MULTILINE)
+    text = re.sub(r"^Usage: .*\n(?: .*\n)*Try .*\n", "", result.stderr, flags=re.MULTILINE)
     return Message(command, result.exit_code, text.replace(str(Path.cwd()), "FOLDER"))
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 from click.core import ParameterSource
@@ -82,6 +82,28 @@ class HelpfulGroup(GroupWithHelp):
         except click.UsageError:
             text = f"No such command {args[0]}"
             raise click.UsageError(f"{text}{_command_meant(self, args[0])}", ctx) from None
+
+
+class WrongUse(click.UsageError):
+    """A usage error that begins with what is wrong; the usage follows."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message, the usage, and where there is help."""
+        click.echo(f"Error: {self.format_message()}", file, err=True)
+        if self.ctx is not None:
+            click.echo(self.ctx.get_usage(), file, err=True)
+            click.echo(f"Try '{self.ctx.command_path} --help' for help.", file, err=True)
+
+
+@contextmanager
+def usage_last() -> Iterator[None]:
+    """Raise WrongUse in place of the usage errors of the block."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        raise WrongUse(error.format_message(), error.ctx) from None
 
 
 def words_of_this_command() -> list[str]:

@@ -12,7 +12,12 @@ def refusal(command_line):
     result = CliRunner().invoke(cli.main, shlex.split(command_line), prog_name="nmt-cli")
     assert result.exit_code == 2
     assert result.stdout == ""
-    return result.stderr.splitlines()[-1].removeprefix("Error: ")
+    message, *usage = result.stderr.splitlines()
+    assert message.startswith("Error: ")
+    assert len(usage) >= 2
+    assert usage[0].startswith("Usage: nmt-cli ")
+    assert usage[-1].startswith("Try 'nmt-cli ")
+    return message.removeprefix("Error: ")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def refusal(*arguments):
     result = CliRunner().invoke(cli.main, ["inspect", *map(str, arguments)])
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1 or result.exit_code == 2
-    return result.exit_code, result.stderr.splitlines()[-1].removeprefix("Error: ")
+    return result.exit_code, result.stderr.splitlines()[0].removeprefix("Error: ")
 
 
 def totals(counts):

@@ -203,7 +203,7 @@ def answers(command, options):
             line = [*command.split(), *words[start:]]
             result = CliRunner().invoke(cli.main, line)
             assert result.exit_code == 2
-            yield words[start], result.stderr.splitlines()[-1]
+            yield words[start], result.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -278,4 +278,4 @@ def test_the_commands_of_other_toolkits_are_answered():
             continue
         for name in " ".join(row.of_toolkits()[:4]).split():
             result = CliRunner().invoke(cli.main, [name])
-            assert result.stderr.endswith(f"No such command {name}. Did you mean {row.here}?\n")
+            assert f"Error: No such command {name}. Did you mean {row.here}?\n" in result.stderr
