@@ -5,14 +5,15 @@ import signal
 import sys
 import threading
 from collections import UserDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import click
 
-from nmt_cli.command_line.usage import HelpfulGroup, usage_last
+from nmt_cli.command_line.usage import HelpfulGroup
 from nmt_cli.files.atomic_files import is_failed_write
 from nmt_cli.files.output_streams import CLOSED_STDOUT
 from nmt_cli.launch.worker import this_worker
@@ -24,6 +25,28 @@ STATUS_OF_SIGNAL = 128  # and the number of the signal, as in shells
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
+class WrongUse(click.UsageError):
+    """A usage error that begins with what is wrong; the usage follows."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message, the usage, and where there is help."""
+        click.echo(f"Error: {self.format_message()}", file, err=True)
+        if self.ctx is not None:
+            click.echo(self.ctx.get_usage(), file, err=True)
+            click.echo(f"Try '{self.ctx.command_path} --help' for help.", file, err=True)
+
+
+@contextmanager
+def _usage_last() -> Iterator[None]:
+    """Raise WrongUse in place of the usage errors of the block."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        raise WrongUse(error.format_message(), error.ctx) from None
+
+
 class ErrorsInOneLine(HelpfulGroup):
     """A group whose commands end user errors with one line and the documented exit status."""
 
@@ -31,7 +54,7 @@ class ErrorsInOneLine(HelpfulGroup):
 
     def make_context(self, *positional: Any, **others: Any) -> click.Context:
         """Parse the options in front of the command. Raises WrongUse if they are wrong."""
-        with usage_last():
+        with _usage_last():
             return super().make_context(*positional, **others)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -39,7 +62,7 @@ class ErrorsInOneLine(HelpfulGroup):
         try:
             _prepare_streams_and_signals()
             logs.configure(quiet=False)
-            with usage_last(), errors.reporting_full_memory():
+            with _usage_last(), errors.reporting_full_memory():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # here a failure still gets an exit status
         except errors.InterruptedTrainingError as error:

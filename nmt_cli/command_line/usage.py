@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -25,6 +25,12 @@ from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, neare
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
+# What other programs call the languages of a text; these options may also name a file.
+LANGUAGES = {
+    "--source-language": {"source", "src", "from", "lang"},
+    "--target-language": {"target", "tgt", "trg", "to", "lang"},
+}
+LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})*")
 # A learning rate as large as LEAST_FACTOR is a factor of the paper's, as in recipes of OpenNMT-py.
 RATE, FACTOR, LEAST_FACTOR = "training.peak_learning_rate", "training.learning_rate_factor", 0.1
 # With weight decay, the adam of fairseq is our adamw.
@@ -82,28 +88,6 @@ class HelpfulGroup(GroupWithHelp):
         except click.UsageError:
             text = f"No such command {args[0]}"
             raise click.UsageError(f"{text}{_command_meant(self, args[0])}", ctx) from None
-
-
-class WrongUse(click.UsageError):
-    """A usage error that begins with what is wrong; the usage follows."""
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message, the usage, and where there is help."""
-        click.echo(f"Error: {self.format_message()}", file, err=True)
-        if self.ctx is not None:
-            click.echo(self.ctx.get_usage(), file, err=True)
-            click.echo(f"Try '{self.ctx.command_path} --help' for help.", file, err=True)
-
-
-@contextmanager
-def usage_last() -> Iterator[None]:
-    """Raise WrongUse in place of the usage errors of the block."""
-    try:
-        yield
-    except click.exceptions.NoArgsIsHelpError:
-        raise
-    except click.UsageError as error:
-        raise WrongUse(error.format_message(), error.ctx) from None
 
 
 def words_of_this_command() -> list[str]:
@@ -174,6 +158,7 @@ class _Unknown:
         if self._name == "--set" and equals:
             yield _Unknown(self._ctx, key.rpartition(".")[2], value)._called_so()
         yield self._called_so()
+        yield self._language()
         if (self._command, plain(self._name)) == ("score", "glossary"):  # else it would be a key
             yield self._option(["--terms"])
         yield from self._by_table()
@@ -194,6 +179,14 @@ class _Unknown:
 
     def _called_so(self) -> str:
         return self._option([o for o in self._own if plain(o) == plain(self._name)])
+
+    def _language(self) -> str:
+        value, name = self._value or "", plain(self._name)
+        if not LANGUAGE_CODE.fullmatch(value) or Path(value).exists():
+            return ""
+        return self._option(
+            [o for o, names in LANGUAGES.items() if o in self._own and name in names]
+        )
 
     def _by_table(self) -> Iterator[str]:
         for row, command, thing in self._places:

@@ -36,6 +36,30 @@ def test_options_of_other_programs_that_translate(option, meant):
     assert f"Did you mean {meant}" in refusal(f"translate runs/base {option}")
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--source en", "--source-language en?"),
+        ("--source notes.txt", "--input notes.txt?"),
+        ("--source de", "--input de?"),  # there is such a file
+        ("--target zh-Hans", "--target-language zh-Hans?"),
+        ("--target notes.de", "--output notes.de?"),
+        ("--tgt pt_BR", "--target-language pt_BR?"),
+        ("--lang tr", "--source-language tr or --target-language tr?"),
+    ],
+)
+def test_languages_and_files_of_a_translation(option, meant, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "de").touch()
+    assert refusal(f"translate runs/base {option}").endswith(f". Did you mean {meant}")
+
+
+@pytest.mark.parametrize("text", ["'Hello there.'", "你好", "notes.txt"])
+def test_a_text_comes_from_standard_input_or_a_file(text):
+    message = refusal(f"translate runs/base --text {text}")
+    assert "echo TEXT | nmt-cli translate MODEL; or from the file that --input names" in message
+
+
 def test_the_longest_output_of_fairseq_is_a_key():
     message = refusal("translate runs/base --max-len-a 1.2")
     assert "nmt-cli train RECIPE --set decoding.max_extra_length=50 (by how many pieces" in message
