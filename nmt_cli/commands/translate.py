@@ -13,12 +13,13 @@ from nmt_cli.commands.lines import translation_processes as processes
 from nmt_cli.commands.lines import translation_record as records
 from nmt_cli.commands.lines.document_text import DocumentText, read_document_text
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.lines.tally import Tally
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
-from nmt_cli.documents.formats import BILINGUAL, ENDINGS, chosen_format
+from nmt_cli.documents.formats import ARCHIVES, BILINGUAL, ENDINGS, chosen_format
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.locks import UnwritableOutputError, claimed
-from nmt_cli.files.output_streams import STANDARD_INPUT, is_stream
+from nmt_cli.files.output_streams import STANDARD_INPUT, STANDARD_OUTPUT, is_stream
 from nmt_cli.files.text_files import standard_input
 from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages import logs
@@ -58,6 +59,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     if the output cannot be written, and LinesFailedError for a bug.
     """
     form = chosen_format(input_format, input_path, output_path, keywords.get("markup"))
+    _refuse_on_terminal(form, output_path)
     if keywords.get("split_sentences") is None:  # a line is a sentence; a paragraph holds several
         keywords["split_sentences"] = form in ENDINGS
     options = formats.options_for(form, output_format, TranslatorOptions(**keywords))
@@ -108,6 +110,16 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     tally.report()
     num_failed = tally.num_failed if document is None else document.num_failed
     return STATUS_SOME_LINES_FAILED if num_failed else 0
+
+
+def _refuse_on_terminal(form: str, output: Path | None) -> None:
+    """Raise WrongUsageError if ``output`` is a terminal that cannot show the format ``form``."""
+    if form not in ARCHIVES or output not in {None, STANDARD_OUTPUT}:
+        return
+    if StandardOutput().reader == "terminal":
+        raise WrongUsageError(
+            f"the translation is {form}, which a terminal cannot show; add --output FILE.{form}."
+        )
 
 
 def _engine(

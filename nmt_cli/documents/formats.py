@@ -12,8 +12,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.text.language_codes import spelled
+from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.launch.python_process import collecting_no_garbage
 from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ WITH_PLACEHOLDERS = (*BILINGUAL, "srt", "vtt")  # formats whose texts are protec
 # Reading takes up to 150 times the memory of a text, and 700 times that of Markdown. Of archives,
 # only the texts in them are limited further.
 ARCHIVES = ("docx", "pptx", "odt", "epub")
+NO_LINES = ("xml", *WITH_PLACEHOLDERS)  # formats other than archives that lines of text are not
 MOST_BYTES, MOST_BYTES_OF = 1 << 27, {"markdown": 1 << 24, **dict.fromkeys(ARCHIVES, 1 << 30)}
 
 
@@ -62,29 +65,37 @@ def chosen_format(
     """Return the format of an input: as it is ``given``, or by the ending of ``source``.
 
     It is text if the lines are ``markup``. Raises WrongUsageError if ``output`` has the ending of
-    another format.
+    another format, by which no program would open it.
     """
-    if given is not None or source is None or markup is not None:
-        return given or "text"
+    is_by_name = given is None and markup is None
+    form = given or "text"
+    if is_by_name and source is not None:
+        _refuse_unread(source)
+        form = format_of(source) or "text"
+    wanted = None if output is None else format_of(output)
+    is_named_so = is_by_name or {form, wanted} != {"html", "xml"}  # XHTML is both
+    name = "standard input" if source in {None, STANDARD_INPUT} else source
+    if form not in ENDINGS and (wanted in ARCHIVES or (is_by_name and wanted in NO_LINES)):
+        raise WrongUsageError(
+            f"{name} has lines of text, and so has its translation, but the name {output} is "
+            f"that of {wanted}; give another --output, or --input-format for a document."
+        )
+    if form in ENDINGS and wanted not in {None, form} and is_named_so:
+        raise WrongUsageError(
+            f"{name} is {form}, and so is its translation, but the name {output} is that of "
+            f"{wanted}; give an --output that ends in {any_of(ENDINGS[form])}."
+        )
+    return form
+
+
+def _refuse_unread(source: PurePath) -> None:
+    """Raise WrongUsageError if ``source`` is a document of a format that is not read."""
     for ending, others in SAVED_AS.items():
         if source.suffix.lower() in others:
             raise WrongUsageError(
                 f"{source}: documents of {source.suffix} cannot be translated; save it in another "
                 f"format, such as {ending}, or add --input-format text if it has lines of text."
             )
-    found = format_of(source)
-    wanted = None if output is None else format_of(output)
-    if found is None and wanted in ARCHIVES:
-        raise WrongUsageError(
-            f"{source} has lines of text, and so has its translation, but the name {output} is "
-            f"that of {wanted}; give another --output, or --input-format for a document."
-        )
-    if found is not None and wanted not in {None, found}:
-        raise WrongUsageError(
-            f"{source} is {found}, and so is its translation, but the name {output} is that of "
-            f"{wanted}; give an --output that ends in {source.suffix}."
-        )
-    return found or "text"
 
 
 def most_bytes(form: str) -> int:

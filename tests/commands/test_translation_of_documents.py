@@ -172,6 +172,55 @@ def test_lines_of_text_are_not_written_as_an_archive(shouting, tmp_path, ending)
     assert not (tmp_path / f"b.{ending}").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "output", "message"),
+    [
+        ("", "b.docx", "standard input has lines of text, and so has its translation, but the"),
+        ("--input -", "b.srt", "standard input has lines of text, and so has its translation"),
+        ("--input a.txt", "b.xlf", "but the name b.xlf is that of xliff"),
+        ("--input a.txt", "b.xml", "but the name b.xml is that of xml"),
+        ("--input-format text", "b.odt", "but the name b.odt is that of odt"),
+        ("--input-format jsonl", "b.docx", "but the name b.docx is that of docx"),
+        ("--markup html", "b.epub", "but the name b.epub is that of epub"),
+        ("--input-format html", "b.docx", "standard input is html, and so is its translation"),
+        ("--input-format srt", "b.vtt", "give an --output that ends in .srt."),
+        ("--input a.txt --input-format po", "b.tmx", "that ends in .po or .pot."),
+    ],
+)
+def test_no_output_has_the_name_of_another_format(shouting, tmp_path, options, output, message):
+    (tmp_path / "a.txt").write_text("a cat\n")
+    done = run(*options.split(), "--output", output, data=b"a cat\n")
+    assert (done.exit_code, shouting.texts) == (2, [])
+    assert message in done.stderr
+    assert not (tmp_path / output).exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--output b.html",
+        "--output b.md",
+        "--input-format text --output b.srt",
+        "--markup xml --output b.xml",
+        "--input-format xml --output b.html",
+    ],
+)
+def test_names_of_formats_that_the_output_has(shouting, options):
+    assert run(*options.split(), data=b"<p>a cat</p>\n").exit_code == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--output", "-"]])
+def test_an_archive_is_not_shown_on_a_terminal(shouting, tmp_path, monkeypatch, options):
+    monkeypatch.setattr(translate.StandardOutput, "reader", "terminal")
+    text = '<w:p><w:r><w:t xml:space="preserve">a cat</w:t></w:r></w:p>'
+    (tmp_path / "a.docx").write_bytes(docx(text))
+    done = run("--input", "a.docx", *options)
+    assert (done.exit_code, done.stdout_bytes, shouting.texts) == (2, b"", [])
+    assert "docx, which a terminal cannot show; add --output FILE.docx." in done.stderr
+    (tmp_path / "page.html").write_bytes(b"<p>a cat</p>")
+    assert run("--input", "page.html", *options).stdout_bytes == b"<p>A CAT</p>"
+
+
 def test_a_damaged_document_leaves_nothing(shouting, tmp_path):
     (tmp_path / "a.xml").write_bytes(b"<a><b></a>")
     done = run("--input", "a.xml", "--output", "b.xml")
