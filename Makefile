@@ -18,6 +18,7 @@ export PYTHONDONTWRITEBYTECODE =
 setup: $(INSTALLED)
 
 $(INSTALLED): setup.py pyproject.toml $(wildcard *.txt) $(wildcard nmt_cli/model/compiled/*.[ch])
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 10) and sys.exit("Error: nmt-cli needs Python 3.10 or newer, and $(PYTHON) is %d.%d; name another one: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[dev]"
 	touch $@

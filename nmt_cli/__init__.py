@@ -1,5 +1,7 @@
 """The Python interface: each name is loaded when it is first used, because torch takes seconds."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from typing import Any
 
 import click
 import pytest
@@ -28,7 +29,7 @@ PATHS = list(paths())
 
 
 def command_at(path):
-    command = main
+    command: Any = main
     for name in path:
         command = command.commands[name]
     return command
@@ -100,7 +101,8 @@ def test_every_help_ends_with_one_to_three_examples(path):
 def test_every_example_parses(example):
     program, *words = shlex.split(re.split(" [<>] ", example)[0])
     assert program == "nmt-cli"
-    command, context = main, click.Context(main, **main.context_settings)
+    command: Any = main
+    context = click.Context(main, **main.context_settings)
     while isinstance(command, click.Group):
         name, command, words = command.resolve_command(context, words)
     command.make_context(name, words, parent=context)  # a usage error fails the test

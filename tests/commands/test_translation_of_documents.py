@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import translate
 from nmt_cli.commands.lines import line_windows, translation_record
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.files.lines import is_blank
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
@@ -211,7 +212,7 @@ def test_names_of_formats_that_the_output_has(shouting, options):
 
 @pytest.mark.parametrize("options", [[], ["--output", "-"]])
 def test_an_archive_is_not_shown_on_a_terminal(shouting, tmp_path, monkeypatch, options):
-    monkeypatch.setattr(translate.StandardOutput, "reader", "terminal")
+    monkeypatch.setattr(StandardOutput, "reader", "terminal")
     text = '<w:p><w:r><w:t xml:space="preserve">a cat</w:t></w:r></w:p>'
     (tmp_path / "a.docx").write_bytes(docx(text))
     done = run("--input", "a.docx", *options)

@@ -11,7 +11,7 @@ from nmt_cli.launch.python_process import NMT_CLI, python_command, without_colle
 
 PACKAGE = Path(nmt_cli.__file__).parent
 # Only proposes a command, to install a package.
-OTHER_USES = {"messages/extras.py"}
+OTHER_USES = {"__main__.py", "messages/extras.py"}
 
 
 def test_modules_in_the_current_folder_are_not_imported(tmp_path):
