@@ -24,7 +24,7 @@ from nmt_cli.interchange.opennmt.importer import import_opennmt
 from nmt_cli.interchange.pickled_tensors import holds
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.proposals import command, missing_hint
+from nmt_cli.messages.proposals import command, where_missing
 
 AUTO = "auto"
 IMPORTERS = {
@@ -57,7 +57,7 @@ def run(
     with claimed(output, "--output"):
         refuse_output(output, IMPORTED, "an imported model", force=force)
         if not path.exists():
-            raise UserError(f"{path} not found{missing_hint(path)}.")
+            raise UserError(f"{path} not found{where_missing(path)}.")
         with unpacked(path) as there:
             if program == AUTO:
                 program = program_of(there)

@@ -20,7 +20,7 @@ from nmt_cli.costs.this_machine import forecast
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
-from nmt_cli.messages.proposals import any_of, missing_hint
+from nmt_cli.messages.proposals import any_of, where_missing
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
 from nmt_cli.recipe.reading.problem_messages import shown
@@ -145,7 +145,7 @@ def _problem_of_reading(path: Path) -> str:
         with path.open("rb") as stream:
             return "" if stream.read(1) else "is empty"
     except FileNotFoundError:
-        hint = missing_hint(path) or "; paths are relative to the current directory"
+        hint = where_missing(path)
         return f"does not exist{hint}"
     except (OSError, ValueError) as error:
         return f"cannot be read: {getattr(error, 'strerror', None) or error}"

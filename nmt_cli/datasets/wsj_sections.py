@@ -9,7 +9,7 @@ from nmt_cli.files.lines import LineTexts, one_line
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.messages.proposals import where_missing
 from nmt_cli.parsing.labels import with_root, without_functions, without_traces
 from nmt_cli.parsing.tree import Tree, read_trees
 
@@ -40,7 +40,7 @@ def find_files(treebank: Path) -> dict[int, list[Path]]:
     Raises UserError if ``treebank`` is not a folder, has none, has a file twice, or lacks sections.
     """
     if not treebank.is_dir():
-        state = "is not a folder" if treebank.exists() else f"not found{missing_hint(treebank)}"
+        state = "is not a folder" if treebank.exists() else f"not found{where_missing(treebank)}"
         raise UserError(f"{treebank} {state}; give the folder of your Penn Treebank.")
     found: dict[str, Path] = {}  # by the names in lower case
     for path in sorted(treebank.rglob("*")):

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from nmt_cli.files.atomic_files import read_manifest, refuse_directory
-from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
+from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, RUNS, SESSIONS
 from nmt_cli.files.formats import OtherFormatError
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.messages.proposals import as_argument, command, missing_hint, unused_name
+from nmt_cli.messages.proposals import as_argument, command, unused_name, where_missing
 
 # Values of "kind" in manifests.
 PREPARED = "prepared"
@@ -86,7 +86,11 @@ def what_to_give(path: Path, wanted: Wanted) -> str:
     A missing path is reported as missing.
     """
     if not path.exists():
-        return f"{wanted} {path} not found{missing_hint(path)}; give {DESCRIPTIONS[wanted]}."
+        run, prepared = (path.parent / each / path.name for each in (RUNS, PREPARED))
+        meant = _shown(run) if run.is_dir() else DESCRIPTIONS[wanted]
+        if prepared.is_dir() and not run.is_dir():
+            meant += f"; {prepared} is there, from which train makes {run}"
+        return f"{wanted} {path} not found{where_missing(path)}; give {meant}."
     if wanted in {"model", "model directory"} and is_of_others(path):
         done = command("nmt-cli", "import", path, "--output", unused_name(Path("imported")))
         return f"{path} is not a model of nmt-cli; if it is one of another program, run: {done}"

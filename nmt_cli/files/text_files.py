@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.messages.proposals import command, missing_hint, unused_name
+from nmt_cli.messages.proposals import command, unused_name, where_missing
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -139,7 +139,7 @@ def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except FileNotFoundError:
-        raise UserError(f"{path} not found{missing_hint(path)}.") from None
+        raise UserError(f"{path} not found{where_missing(path)}.") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a directory, not a text file.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -335,7 +335,7 @@ def read_content(path: Path, question: str = "") -> bytes:
         with standard_input() if path == STANDARD_INPUT else path.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
     except FileNotFoundError:
-        raise UserError(f"{path} not found{missing_hint(path)}.") from None
+        raise UserError(f"{path} not found{where_missing(path)}.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     if len(content) > LARGEST_FILE:

@@ -4,6 +4,7 @@ import glob
 import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain, count, islice
 from pathlib import Path
 
@@ -158,3 +159,16 @@ def missing_hint(path: Path) -> str:
     named = ", ".join(matches[:MATCHES_SHOWN])
     more = f" and {len(matches) - MATCHES_SHOWN:,} more" if len(matches) > MATCHES_SHOWN else ""
     return f"; * is not expanded, write the name of each file: {named}{more}"
+
+
+def where_missing(path: Path) -> str:
+    """Return "; ..." with the advice of ``missing_hint``, or what a relative path is relative to.
+
+    Messages insert the text before their full stop.
+    """
+    hint = missing_hint(path)
+    if hint or path.is_absolute():
+        return hint
+    with suppress(OSError):  # the current folder was removed
+        return f"; the path is relative to {Path.cwd()}"
+    return ""

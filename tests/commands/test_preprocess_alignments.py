@@ -113,7 +113,7 @@ def test_wrong_links_are_one_line(aligned, lines, message, workers, monkeypatch)
 
 
 def test_a_missing_file_of_links_is_one_line(corpus):
-    with pytest.raises(UserError, match=r"^data/a\.links not found\.$"):
+    with pytest.raises(UserError, match=r"^data/a\.links not found; the path is relative to /"):
         corpus.prepare(ALIGNED)
 
 

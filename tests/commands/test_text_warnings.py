@@ -319,7 +319,8 @@ def test_a_test_text_that_is_not_there_yet_does_not_stop_preprocess(corpus, warn
     said: list[str] = []
     monkeypatch.setattr(logs, "info", said.append)
     assert warnings("data.test={source: data/none.en, target: data/none.de}") == []
-    assert "The training text was not compared with data.test: data/none.en not found." in said
+    reason = f"data/none.en not found; the path is relative to {Path.cwd()}."
+    assert f"The training text was not compared with data.test: {reason}" in said
 
 
 def opened_by_train(capsys, **options: Any):

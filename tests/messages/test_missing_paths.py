@@ -7,9 +7,10 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import recipes, translate
+from nmt_cli.files.folders import what_to_give
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.messages.proposals import missing_hint, where_missing
 from nmt_cli.recipe.reading.reader import read_recipe
 
 
@@ -33,6 +34,31 @@ def test_the_expanded_home_is_proposed_wherever_a_path_is_read(home):
         read_recipe("~/r.yaml")
     with pytest.raises(UserError, match=rf"model ~/runs/a not found; ~ .* {home}/runs/a; give"):
         translate.run(Path("~/runs/a"))
+
+
+def test_a_relative_path_says_what_it_is_relative_to(tmp_path):
+    assert where_missing(Path("a.en")) == f"; the path is relative to {tmp_path}"
+    assert where_missing(tmp_path / "a.en") == ""
+    assert "is relative" not in where_missing(Path("~/a.en"))
+
+
+@pytest.mark.parametrize(
+    ("command", "folder"), [("translate", "runs"), ("report", "runs"), ("serve", "runs")]
+)
+def test_the_run_of_a_name_is_proposed(command, folder, tmp_path):
+    (tmp_path / "mine" / folder / "small").mkdir(parents=True)
+    shown = CliRunner().invoke(cli.main, [command, "mine/small"])
+    assert shown.stderr.endswith(
+        f" mine/small not found; the path is relative to {tmp_path}; give mine/{folder}/small.\n"
+    )
+
+
+def test_text_that_was_prepared_but_not_trained_on_is_named(tmp_path):
+    (tmp_path / "prepared/small").mkdir(parents=True)
+    message = what_to_give(Path("small"), "run")
+    assert message.endswith("; prepared/small is there, from which train makes runs/small.")
+    (tmp_path / "runs/small").mkdir(parents=True)
+    assert what_to_give(Path("small"), "run").endswith("; give runs/small.")
 
 
 def test_a_home_of_nobody_is_not_guessed():

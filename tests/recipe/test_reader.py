@@ -131,7 +131,9 @@ def test_names_and_paths(tmp_path, monkeypatch, write):
         f"zzz is not a shipped recipe ({', '.join([*plain, 'table3/...', 'table3-small/...'])}); "
         "a file's name ends in .yaml or has a slash in it."
     ]
-    assert problems_of("none.yaml") == ["none.yaml does not exist; name a recipe file."]
+    assert problems_of("none.yaml") == [
+        f"none.yaml does not exist; the path is relative to {Path.cwd()}."
+    ]
     assert problems_of("./") == [". is a directory; name a recipe file in it."]
     assert "cannot be read" in problems_of("x" * 5000 + ".yaml")[0]
     assert problems_of("\x1b[31m")[0].startswith("'\\x1b[31m' is not a shipped recipe")

@@ -92,4 +92,6 @@ def test_a_path_is_only_near_a_shipped_recipe_in_its_folder():
     assert is_near_shipped("table3/x")
     assert not is_near_shipped("runs/x")
     assert not is_near_shipped("table3")
-    assert problems_of("runs/x") == ["runs/x does not exist; name a recipe file."]
+    assert problems_of("runs/x") == [
+        f"runs/x does not exist; the path is relative to {Path.cwd()}."
+    ]

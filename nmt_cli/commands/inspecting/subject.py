@@ -15,7 +15,7 @@ from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, LEXI
 from nmt_cli.files.folders import PREPARED, is_model, is_run, kind_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
-from nmt_cli.messages.proposals import as_argument, command, missing_hint
+from nmt_cli.messages.proposals import as_argument, command, where_missing
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.recipe.reading.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.reading.shipped import is_near_shipped, shipped_file
@@ -70,7 +70,7 @@ def _refuse_missing(name_or_path: str) -> None:
     if is_name or path.suffix in SUFFIXES or is_near_shipped(name_or_path) or path.exists():
         return
     raise UserError(
-        f"{path} not found{missing_hint(path)}; give a recipe, a model directory, a checkpoint "
+        f"{path} not found{where_missing(path)}; give a recipe, a model directory, a checkpoint "
         "or a run directory."
     )
 

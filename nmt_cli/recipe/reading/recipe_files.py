@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from nmt_cli.messages.errors import RecipeError
-from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.messages.proposals import where_missing
 from nmt_cli.recipe.reading.problem_messages import findings_of, place_of, shown
 from nmt_cli.recipe.reading.yaml_tree import (
     MAX_BYTES,
@@ -48,8 +48,7 @@ def read_text(path: Path) -> str:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        hint = missing_hint(path)
-        raise RecipeError(f"{name} does not exist{hint or '; name a recipe file'}.") from None
+        raise RecipeError(f"{name} does not exist{where_missing(path)}.") from None
     except IsADirectoryError:
         raise RecipeError(f"{name} is a directory; name a recipe file in it.") from None
     except (OSError, ValueError) as error:
