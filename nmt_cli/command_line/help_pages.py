@@ -83,7 +83,7 @@ HEADINGS: Mapping[str, str] = {
     "Limits": "--max-body-bytes --max-document-bytes --max-characters --max-lines "
     "--max-waiting-lines --max-seconds --drain-seconds",
     "Machine": "--device --precision --threads --workers --devices --max-tokens-per-device "
-    "--compile --deterministic --exchange --no-cuda-graphs",
+    "--kernels --no-cuda-graphs --deterministic --exchange",
     "Several machines": "--nnodes --rdzv-endpoint --rdzv-id",
     "Other options": "--yes --quiet --version --help",
 }
