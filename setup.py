@@ -210,6 +210,7 @@ setup(
             "lxml>=5",
             "mypy>=1.15",
             "odfpy>=1.4",
+            "openai>=2",
             "polib>=1.2",
             "pre-commit>=4",
             "pysubs2>=1.7",

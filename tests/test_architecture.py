@@ -51,7 +51,7 @@ DOORS = {
     "safetensors": {"interchange", "model"},
     "transformers": {"interchange"},
     "tqdm": {"messages"},
-    "requests": {"datasets"},
+    "requests": {"commands", "datasets"},
     "matplotlib": {"pictures", "report"},
     "tensorboard": {"saved"},
     "triton": {"model"},

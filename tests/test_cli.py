@@ -76,6 +76,8 @@ OPTIONS = {
     "distil": RECIPE_OPTIONS
     | DECODING_OPTIONS
     | {"--ensemble", "--reverse-model", "--taught", "--n-best", "--format"}
+    | {"--teacher-url", "--teacher-concurrency", "--teacher-key-variable"}
+    | {"--price-per-million", "--max-cost"}
     | {"--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
     | {"--kernels", "--no-cuda-graphs"}
     | {

@@ -1,15 +1,28 @@
 """Commands that do a whole experiment."""
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.commands.experiments.pipeline import STAGES_OF_DISTIL, STAGES_OF_RUN
-from nmt_cli.messages.figures import parse_number_list
+from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.messages.figures import NUMBER, counted, parse_number_list
+
+PRICES, KEY_VARIABLE = "price_per_million", "teacher_key_variable"
+
+
+def _parse_prices(text: str) -> tuple[float, float]:
+    match = re.fullmatch(rf"({NUMBER}),({NUMBER})", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not two prices such as 0.15,0.60.")
+    return float(match[1]), float(match[2])
 
 
 @options.cli_command()
@@ -39,9 +52,39 @@ def run(recipe: str, **given: Any) -> None:
 
 
 @options.cli_command()
-@click.argument("teacher", type=PATH, shell_complete=completion.runs)
+@click.argument(
+    "teachers", metavar="[TEACHER]", nargs=-1, type=PATH, shell_complete=completion.runs
+)
 @click.argument("recipe", shell_complete=completion.recipes)
 @options.ensemble
+@click.option(
+    "--teacher-url",
+    metavar="URL",
+    help="In place of TEACHER: a server with OpenAI's chat completions, such as "
+    "http://localhost:8000/v1, whose model distillation.teacher of the recipe names.",
+)
+@click.option(
+    "--teacher-concurrency",
+    type=click.IntRange(1, 1024),
+    default=8,
+    help="Most requests to it at the same time.",
+)
+@click.option(
+    "--teacher-key-variable",
+    metavar="NAME",
+    default="OPENAI_API_KEY",
+    help="Environment variable that holds its key, if it needs one.",
+)
+@click.option(
+    "--price-per-million",
+    type=options.Parsed("IN,OUT", _parse_prices),
+    help="What a million tokens of prompts and of answers cost, such as 0.15,0.60.",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop before the answers cost more than this, by --price-per-million.",
+)
 @click.option(
     "--reverse-model",
     type=PATH,
@@ -69,7 +112,7 @@ def run(recipe: str, **given: Any) -> None:
 @options.max_time
 @options.output_format
 @options.quiet
-def distil(teacher: Path, recipe: str, **given: Any) -> None:
+def distil(teachers: tuple[Path, ...], recipe: str, **given: Any) -> None:
     """Train a small student, of RECIPE, on what the large model TEACHER translates.
 
     TEACHER translates the source of the recipe's training text, and the best translation of each
@@ -77,13 +120,45 @@ def distil(teacher: Path, recipe: str, **given: Any) -> None:
     measured beside its teacher. A stage whose inputs and settings have not changed is skipped, and
     one that was interrupted goes on. Ends with a table on stdout. The student is in
     runs/NAME/student.
+
+    With --teacher-url, a language model translates in place of TEACHER.
     """
+    server = _server_in(given)
+    ensemble, n_best = given.pop("ensemble"), given.pop("n_best")
+    if server is not None and (teachers or ensemble):
+        raise WrongUsageError(
+            "--teacher-url takes the place of TEACHER and --ensemble; leave out one."
+        )
+    if server is None and len(teachers) != 1:
+        raise WrongUsageError(
+            f"distil takes TEACHER and RECIPE, or --teacher-url URL and RECIPE, but "
+            f"{counted(len(teachers) + 1, 'argument')} were given."
+        )
     from nmt_cli.commands import distil as command
 
-    teachers, n_best = [teacher, *given.pop("ensemble")], given.pop("n_best")
     if n_best is not None:
         given["overrides"] += (f"distillation.n_best={n_best}",)
-    command.run(teachers, recipe, arguments=words_of_this_command(), **given)
+    teacher = server or [*teachers, *ensemble]
+    command.run(teacher, recipe, arguments=words_of_this_command(), **given)
+
+
+def _server_in(given: dict[str, Any]) -> Any:
+    """Take the options of a language model out of ``given``; return its server, or None."""
+    url, prices, most = given.pop("teacher_url"), given.pop(PRICES), given.pop("max_cost")
+    concurrency, variable = given.pop("teacher_concurrency"), given.pop(KEY_VARIABLE)
+    source_of = click.get_current_context().get_parameter_source
+    if url is None:
+        for name in ("teacher_concurrency", KEY_VARIABLE, PRICES, "max_cost"):
+            if source_of(name) is ParameterSource.COMMANDLINE:
+                raise WrongUsageError(f"--{name.replace('_', '-')} needs --teacher-url URL.")
+        return None
+    if most is not None and prices is None:
+        raise WrongUsageError("--max-cost needs the prices; add --price-per-million IN,OUT.")
+    if source_of(KEY_VARIABLE) is ParameterSource.COMMANDLINE and not os.environ.get(variable):
+        raise WrongUsageError(f"--teacher-key-variable {variable}: that variable is not set.")
+    from nmt_cli.commands.distilling.distillation import TeacherServer
+
+    return TeacherServer(url, concurrency, variable, prices, most)
 
 
 @options.cli_command()

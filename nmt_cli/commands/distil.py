@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt_cli.alignment.estimated_lexicon import make_lexicon, prepared_pairs
-from nmt_cli.commands.distilling.distillation import Distillation
+from nmt_cli.commands.distilling.distillation import Distillation, TeacherServer
 from nmt_cli.commands.distilling.measuring import TABLE, measure, measured_from, scores_on_cpu
 from nmt_cli.commands.distilling.teaching import stages_of_teaching
 from nmt_cli.commands.experiments.pipeline import (
@@ -187,7 +187,7 @@ def stages_of_distil(job: Distillation) -> list[PipelineStage]:
 
 
 def run(
-    teachers: Sequence[Path],
+    teachers: Sequence[Path] | TeacherServer,
     recipe_name: str,
     *,
     reverse_model: Path | None = None,
@@ -199,7 +199,8 @@ def run(
 ) -> None:
     """Take the student of ``recipe_name`` through its stages; write the table to stdout.
 
-    Several ``teachers`` are an ensemble. The keywords are fields of ``TrainOptions``. A stage is
+    ``teachers`` are a model, an ensemble, or the server of a language model. The keywords are
+    fields of ``TrainOptions``. A stage is
     skipped if its result was made from the present inputs and settings; one that was interrupted
     goes on. Raises UserError, which names the stage that failed, and InterruptedTrainingError.
     """
@@ -207,7 +208,9 @@ def run(
     arguments = keywords.pop("arguments", ())  # of the command line, for advice
     options = TrainOptions(**keywords)
     file = read_recipe(recipe_name, options.overrides)
-    job = Distillation(teachers, reverse_model, file, options, taught, arguments)
+    server = teachers if isinstance(teachers, TeacherServer) else None
+    models = [] if isinstance(teachers, TeacherServer) else teachers
+    job = Distillation(models, reverse_model, file, options, taught, arguments, server)
     refuse_foreign(replaced_by_run(job.run_dir), "run")
     refuse_foreign(job.replaced, "distil")
     if reverse_model is not None:

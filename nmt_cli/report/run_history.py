@@ -239,8 +239,14 @@ def _student_table_of(path: Path) -> StudentTable | None:
         return None
 
 
+DIGITS_OF_COSTS = {"megabytes": 2, "lines_per_second": 1, "ms_of_one_line": 1}
+
+
 def student_table(measured: Mapping[str, Any]) -> StudentTable:
-    """Return the rows of a student and its teachers, and what the figures measure."""
+    """Return the rows of a student and its teachers, and what the figures measure.
+
+    A language model as the teacher has only scores.
+    """
     sets = list(measured["rows"][0]["sets"])
     headings = [f"{metric} {name}" for name in sets for metric in ("BLEU", "chrF2")]
     table = [
@@ -251,13 +257,14 @@ def student_table(measured: Mapping[str, Any]) -> StudentTable:
         table.append(
             [
                 row["system"],
-                row["precision"],
-                "yes" if row["shortlist"] else "no",
-                str(row["beam_size"]),
+                row["precision"] or "",
+                {True: "yes", False: "no", None: ""}[row["shortlist"]],
+                str(row["beam_size"] or ""),
                 *(short_number(score, 2) for score in scores),
-                short_number(row["megabytes"], 2),
-                short_number(row["lines_per_second"], 1),
-                short_number(row["ms_of_one_line"], 1),
+                *(
+                    "" if row[name] is None else short_number(row[name], digits)
+                    for name, digits in DIGITS_OF_COSTS.items()
+                ),
             ]
         )
     each = [

@@ -16,7 +16,12 @@ from nmt_cli.recipe.keys import (
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.sections.corpora import Augmentation
-from nmt_cli.recipe.sections.training import DistillationConfig, MonolingualText, ValidationConfig
+from nmt_cli.recipe.sections.training import (
+    DistillationConfig,
+    MonolingualText,
+    TeacherConfig,
+    ValidationConfig,
+)
 
 
 def changes(*overrides):
@@ -87,7 +92,12 @@ FREE = [
     "decoding.max_extra_length",
     "decoding.well_formed_trees",
     *(f"distillation.monolingual.{name}" for name in MonolingualText.model_fields),
-    *(f"distillation.{name}" for name in DistillationConfig.model_fields if name != "monolingual"),
+    *(f"distillation.teacher.{name}" for name in TeacherConfig.model_fields),
+    *(
+        f"distillation.{name}"
+        for name in DistillationConfig.model_fields
+        if name not in {"monolingual", "teacher"}
+    ),
 ]
 DECLARED = [
     "data.train.0.weight",

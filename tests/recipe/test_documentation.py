@@ -12,7 +12,7 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.sections.corpora import Scores
 from nmt_cli.recipe.sections.data import TreebankConfig
 from nmt_cli.recipe.sections.mixing import Stage, Until
-from nmt_cli.recipe.sections.training import GuidedAlignmentConfig
+from nmt_cli.recipe.sections.training import GuidedAlignmentConfig, TeacherConfig
 from tests.recipe.conftest import problems_of
 from tests.recipe.test_reader import recipes, value_at
 
@@ -43,7 +43,8 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
     ).recipe.model_dump(mode="json")
     recipe["training"]["guided_alignment"] = GuidedAlignmentConfig().model_dump(mode="json")
     given_here = {"tokenizer.vocabulary_size", "data.test", "data.treebank", "validation.bleu"}
-    given_here.add("training.guided_alignment")
+    recipe["distillation"]["teacher"] = TeacherConfig(model="a").model_dump(mode="json")
+    given_here |= {"training.guided_alignment", "distillation.teacher"}
     given_here |= {
         f"data.{of}.{side}" for of in ("validation", "test") for side in ("source", "target")
     }
@@ -61,7 +62,7 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
         assert default == shown, name
 
 
-NOT_IN_QUICKSTART = ("data.stages.", "distillation.monolingual.")
+NOT_IN_QUICKSTART = ("data.stages.", "distillation.monolingual.", "distillation.teacher.")
 
 
 def test_a_value_beyond_a_listed_limit_is_refused():
@@ -124,10 +125,13 @@ def test_comments_explain_every_key_above_it(name):
             ), line
             explained.add(key)
             comment = ""
-    # The recipe has no treebank, stages or guided_alignment, and its corpora have no scores.
+    # The recipe has no treebank, stages, guided_alignment or language model, and its corpora have
+    # no scores.
     in_null = {"extends", *TreebankConfig.model_fields, *Scores.model_fields}
     in_null |= {*Stage.model_fields, *Until.model_fields, "decay_steps", "layer", "head"}
-    elsewhere = {"patience", "decay_steps"}  # also keys of validation and training
+    in_null |= TeacherConfig.model_fields.keys()
+    # Also keys of validation, training and other sections.
+    elsewhere = {"patience", "decay_steps", "model", "temperature"}
     names = {name.rpartition(".")[2] for name in KEYS}
     assert explained == names - in_null | elsewhere
 

@@ -93,7 +93,7 @@ SECTIONS = {key.rpartition(".")[0] for key in KEYS}
 # Keys that are right only beside others.
 BESIDE_OTHERS = (
     *("data.train.", "data.stages.", "training.guided_alignment."),
-    "distillation.monolingual.",
+    *("distillation.monolingual.", "distillation.teacher."),
 )
 LEAVES = [key for key in KEYS if key not in SECTIONS and not key.startswith(BESIDE_OTHERS)]
 

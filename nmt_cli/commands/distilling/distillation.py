@@ -3,6 +3,7 @@
 RUN                         the training of the student: its checkpoints, average, scores, report
 RUN/student                 the model that ships
 RUN/distillation/texts      what the teacher translates
+RUN/distillation/answers    what a language model answered, if that is the teacher
 RUN/distillation/teacher    its translations
 RUN/distillation/chosen     the pairs that were chosen from them
 RUN/distillation/filtered   those that --reverse-model left
@@ -34,12 +35,17 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.corpora import Corpus
 from nmt_cli.recipe.sections.mixing import Stage
 from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
-from nmt_cli.recipe.sections.training import DistillationConfig
+from nmt_cli.recipe.sections.training import DistillationConfig, TeacherConfig
 from nmt_cli.saved.model_directory import Model, find_model
 from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 
-SHARED = ("texts", "teacher", "teacher-begun")  # in the folder of --taught, if that is given
+SHARED = (
+    "texts",
+    "answers",
+    "teacher",
+    "teacher-begun",
+)  # in the folder of --taught, if that is given
 
 
 class TeacherText(NamedTuple):
@@ -67,16 +73,32 @@ class TeacherText(NamedTuple):
         return f"{self.name}.target"
 
 
+class TeacherServer(NamedTuple):
+    """Where a language model is, and what it may cost: nothing that the translations depend on."""
+
+    url: str
+    concurrency: int
+    key_variable: str  # the name of the environment variable that holds the key
+    prices: tuple[float, float] | None  # of a million tokens of prompts, and of answers
+    max_cost: float | None
+
+    def cost_of(self, prompt: int, completion: int) -> float:
+        """Return what the tokens of prompts and of answers cost."""
+        for_prompts, for_answers = self.prices or (0.0, 0.0)
+        return (prompt * for_prompts + completion * for_answers) / 1e6
+
+
 @dataclass(frozen=True)
 class Distillation:
     """What ``distil`` was asked for."""
 
-    teachers: Sequence[Path]  # an ensemble, if there are several
+    teachers: Sequence[Path]  # an ensemble, if there are several; none: a language model
     reverse_model: Path | None
     file: RecipeFile  # as the user gave it
     options: TrainOptions
     taught: Path | None = None  # a folder of what the teacher translates, for several students
     arguments: Sequence[str] = ()  # of the command, for advice on how to go on
+    server: TeacherServer | None = None  # of the language model
 
     @property
     def recipe(self) -> Recipe:
@@ -121,6 +143,16 @@ class Distillation:
         weight, guided = self.config.guided_alignment, self.recipe.training.guided_alignment
         return weight is not None or guided is not None
 
+    @property
+    def teacher_config(self) -> TeacherConfig:
+        """What the recipe says of a language model. Raises UserError if that is nothing."""
+        if self.config.teacher is None:
+            raise UserError(
+                "--teacher-url needs the name of the model in the recipe; add "
+                "distillation.teacher.model, or give --set distillation.teacher.model=NAME."
+            )
+        return self.config.teacher
+
     @cached_property
     def models(self) -> list[Model]:
         """The teachers. Raises UserError if one is missing."""
@@ -148,7 +180,7 @@ class Distillation:
             weight = {"weight": self.config.guided_alignment}
             keys["training"] = {"guided_alignment": weight}
         is_free = self.recipe.origin is None and self.recipe.tokenizer.model is None
-        if is_free and self.config.tokenizer == "teacher":
+        if is_free and self.teachers and self.config.tokenizer == "teacher":
             self._adopt_tokenizer(keys)
         return self._experiment("", given, keys, run_dir=self.run_dir)
 
@@ -258,6 +290,9 @@ class Distillation:
         data = self.recipe.data
         if data.treebank is not None or any(each.settings.trees for each in self.models):
             raise UserError("distil is for text; models that parse have no students.")
+        if self.server is not None:
+            self._refuse_unfit_for_language_model()
+            return
         ours = data.source_language, data.target_language
         for teacher, model in zip(self.teachers, self.models, strict=True):
             text = model.settings.text
@@ -275,3 +310,21 @@ class Distillation:
                 f"tokenizer.type must be {text.type}, that of {self.teachers[0]}, but is "
                 f"{type_of_student}; leave distillation.tokenizer: own out."
             )
+
+    def _refuse_unfit_for_language_model(self) -> None:
+        """Raise UserError for what only a model of nmt-cli can do as a teacher."""
+        given = self.teacher_config and self.config.model_fields_set
+        for key in ("n_best", "targets", "choose"):
+            if key in given and (value := getattr(self.config, key)) != 1:
+                raise UserError(
+                    f"distillation.{key} is {value}, but a language model gives one translation of "
+                    "each line; leave it out."
+                )
+        for number, corpus in enumerate(self.recipe.data.train):
+            key, problem = f"data.train.{number}", None
+            if corpus.augment.terms > 0 and self.config.augmented_copies:
+                problem = "augment.terms is for a teacher that knows tags of terms; leave it out"
+            elif corpus.tag is not None and corpus.languages is None:
+                problem = "tag names no language for the prompt of a language model; add languages"
+            if problem is not None:
+                raise UserError(f"{key}.{problem}.")

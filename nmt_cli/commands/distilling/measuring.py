@@ -42,8 +42,8 @@ class System(NamedTuple):
     """One row of the table: models, and how they translate."""
 
     name: str
-    models: Sequence[Path]
-    precision: str
+    models: Sequence[Path]  # none: a language model, which has translated already
+    precision: str | None
     shortlist: bool = False
 
     @property
@@ -64,9 +64,9 @@ def systems(job: Distillation, folder: Path | None = None) -> list[System]:
     shipped = read_manifest(job.shipped)["shipped"]
     student = (job.run_dir if shipped == "average" else job.int8_run.run_dir) / file_names.AVERAGE
     teachers = [model.path for model in job.models]
+    of_teacher = ("fp32", "int8") if teachers else (None,)
     found = [
-        System("teacher", teachers, "fp32"),
-        System("teacher", teachers, "int8"),
+        *(System("teacher", teachers, precision) for precision in of_teacher),
         System("student", [student], "fp32"),
         System("student", [job.shipped], "int8"),
     ]
@@ -91,7 +91,9 @@ def measured_sets(job: Distillation) -> tuple[HeldOutFiles, ...]:
 
 def measured_from(job: Distillation) -> dict[str, Any]:
     """Return what the figures depend on."""
+    teacher = job.folder("teacher")  # a language model's translations of the sets are in it
     return {
+        **({} if job.teachers else {"teacher": read_manifest(teacher)["files"]}),
         "systems": [
             [
                 system.precision,
@@ -112,26 +114,21 @@ def measure(job: Distillation, partial: Partial) -> None:
     """Translate every set with every system, time them, and write the table."""
     with TemporaryDirectory() as folder:
         rows = systems(job, Path(folder))
-        figures: list[dict[str, Any]] = [
-            {
-                "system": system.name,
-                "precision": system.precision,
-                "shortlist": system.shortlist,
-                "beam_size": find_model(system.models[0]).settings.decoding.beam_size,
-                "megabytes": round(_num_bytes(system) / 1e6, 2),
-                "sets": {},
-            }
-            for system in rows
-        ]
+        figures = list(map(_facts_of, rows))
         for one in measured_sets(job):
             source = partial.path / name_of("source", one, "txt")
             target = partial.path / name_of("reference", one, "txt")
             write_sides(one, job.student.recipe.data, source, target)
             for system, row in zip(rows, figures, strict=True):
-                name = f"{system.name}-{system.precision}{'-shortlist' * system.shortlist}"
+                parts = system.name, system.precision, "shortlist" * system.shortlist
+                name = "-".join(filter(None, parts))
                 output = partial.path / name_of(name, one, "txt")
-                options = {**system.options, "tag": one.tag}
-                scores = scores_on_cpu(job, system.models[0], (source, target), output, **options)
+                if system.models:
+                    options = {**system.options, "tag": one.tag}
+                    _translate_on_cpu(job, system.models[0], source, output, **options)
+                else:
+                    shutil.copyfile(job.folder("teacher") / name_of("test", one, "txt"), output)
+                scores = _scores_of(job, target, output)
                 row["sets"][one.name or "test"] = scores
         first = partial.path / name_of("source", measured_sets(job)[0], "txt")
         _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(job)[0].tag)
@@ -144,6 +141,20 @@ def measure(job: Distillation, partial: Partial) -> None:
         (partial.path / TABLE).write_text(f"{text}\n", encoding="utf-8")
 
 
+def _facts_of(system: System) -> dict[str, Any]:
+    """Return the figures of a row that need no translation; a language model has none."""
+    facts: dict[str, Any] = {"system": system.name, "precision": system.precision, "sets": {}}
+    if not system.models:
+        names = ("shortlist", "beam_size", "megabytes", "lines_per_second", "ms_of_one_line")
+        return {**facts, **dict.fromkeys(names)}
+    beam_size = find_model(system.models[0]).settings.decoding.beam_size
+    megabytes = round(_num_bytes(system) / 1e6, 2)
+    return {
+        **facts,
+        **{"shortlist": system.shortlist, "beam_size": beam_size, "megabytes": megabytes},
+    }
+
+
 def _cores() -> int:
     return min(MOST_CORES, usable_cores())
 
@@ -153,6 +164,13 @@ def scores_on_cpu(
 ) -> dict[str, Any]:
     """Translate the source of ``texts`` to ``output``; return its BLEU and chrF by their keys."""
     source, target = texts
+    _translate_on_cpu(job, model, source, output, **options)
+    return _scores_of(job, target, output)
+
+
+def _translate_on_cpu(
+    job: Distillation, model: Path, source: Path, output: Path, **options: Any
+) -> None:
     translate.run(
         model,
         input_path=source,
@@ -162,6 +180,9 @@ def scores_on_cpu(
         workers=job.options.workers,
         **options,
     )
+
+
+def _scores_of(job: Distillation, target: Path, output: Path) -> dict[str, Any]:
     references = references_of(job.student.recipe, texts_of(target))
     scorers = bleu_scorer(references.tokenizer.tokenize), chrf_scorer()
     hypotheses = texts_of(output)
@@ -190,9 +211,10 @@ def _add_speed(
     rows: Sequence[System], figures: Sequence[dict[str, Any]], lines: Sequence[str], tag: str | None
 ) -> None:
     """Add lines per second on all cores, the best of the rounds, and milliseconds of one line."""
-    with logs.progress("timing", "passes", ROUNDS * len(rows)) as counter:
+    timed = [pair for pair in zip(rows, figures, strict=True) if pair[0].models]
+    with logs.progress("timing", "passes", ROUNDS * len(timed)) as counter:
         for _ in range(ROUNDS):
-            for system, row in zip(rows, figures, strict=True):
+            for system, row in timed:
                 with _only_errors():  # not the same messages in each round
                     speed = _lines_per_second(system, lines, {**system.options, "tag": tag})
                     alone = _median_ms(system, lines, tag)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -71,16 +72,30 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 def translated_from(job: Distillation) -> dict[str, Any]:
     """Return what the translations depend on."""
-    return {
+    of_texts = {
         "texts": _checksums(job.folder("texts")),
         "tags": [text.tag for text in job.texts],
+    }
+    if job.server is not None:
+        return json.loads(json.dumps({**of_texts, **_of_language_model().asked_from(job)}))
+    return {
+        **of_texts,
         "teachers": [model.fingerprint for model in job.models],
         **json.loads(json.dumps(_teaching_options(job))),  # as the manifest gives them back
     }
 
 
+def _of_language_model() -> ModuleType:
+    from nmt_cli.commands.distilling.language_model import taught  # imports requests
+
+    return taught
+
+
 def _teach(job: Distillation, is_forced: bool) -> None:
     """Translate all texts; what was translated before the command was killed is not done again."""
+    if job.server is not None:
+        _of_language_model().teach(job, translated_from(job), is_forced)
+        return
     made_from, begun = translated_from(job), job.folder("teacher-begun")
     with claimed(begun, "--run-dir"):
         if is_forced or not was_made_from(begun, made_from):
@@ -140,7 +155,7 @@ def _choose(job: Distillation, partial: Partial) -> None:
                         num_pairs += 1
                     counter.advance(1)
     if not num_pairs:
-        raise UserError(f"{job.teachers[0]} gave no translation of any line.")
+        raise UserError("the teacher gave no translation of any line.")
     logs.info(f"Chose {counted(num_pairs, 'pair')}.")
 
 

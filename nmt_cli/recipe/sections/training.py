@@ -1,5 +1,6 @@
 """The sections of a recipe on training: steps, validation, checkpoints, distillation."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, Protocol, TypeVar
 
@@ -253,9 +254,40 @@ class MonolingualText(Section):
     """As that of data.train."""
 
 
+NAME_IN_PROMPT = re.compile(r"\{(\w+)\}")
+NAMES_IN_PROMPT = ("source_language", "target_language", "domain", "terms", "tag")
+
+
+class TeacherConfig(Section):
+    """A language model as the teacher: what its translations depend on, but not where it is."""
+
+    model: Annotated[str, Field(min_length=1, max_length=1000)]
+    """Name of the model, as the server of --teacher-url lists it."""
+    prompt: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
+    """What is asked, in place of nmt-cli's own words; {source_language}, {target_language},
+    {domain}, {terms} and {tag} are replaced. The lines and the form of the answer follow it."""
+    domain: Annotated[str, Field(min_length=1, max_length=10_000)] | None = None
+    """What the text is about, such as hotel reviews."""
+    temperature: Annotated[Number, Field(ge=0, le=2)] | None = 0.0
+    """Temperature of its sampling; null leaves it to the server."""
+    lines_per_request: Annotated[Count, Field(ge=1, le=1000)] = 10
+    """Most lines in one request; long lines are fewer."""
+    retries: Annotated[Count, Field(ge=0, le=100)] = 2
+    """How often a line is asked again, alone, if its translation fails the checks."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield a name in the prompt that nothing stands for."""
+        for name in NAME_IN_PROMPT.findall(self.prompt or ""):
+            if name not in NAMES_IN_PROMPT:
+                allowed = ", ".join(f"{{{each}}}" for each in NAMES_IN_PROMPT)
+                yield Problem("prompt", f"can have {allowed}, but not {{{name}}}")
+
+
 class DistillationConfig(Section):
     """How distil makes the training text of a student of a teacher's translations."""
 
+    teacher: TeacherConfig | None = None
+    """The language model that --teacher-url asks; null: the teacher is the model TEACHER."""
     monolingual: Annotated[tuple[MonolingualText, ...], Field(max_length=1000)] = ()
     """Further texts that the teacher translates, beside the sources of data.train."""
     n_best: Annotated[Count, Field(ge=1, le=MOST_TRANSLATIONS)] = 8
@@ -280,7 +312,7 @@ class DistillationConfig(Section):
     if that section is given, else no head is guided."""
     tokenizer: Literal["teacher", "own"] = "teacher"
     """teacher takes its tokenizer and normalization, unless tokenizer.model or model.from is given;
-    own makes one of the student's text."""
+    own makes one of the student's text, and so does a language model as the teacher."""
     shortlist: Flag = True
     """Make a lexicon of the student's text, which ships with it; translate then computes only the
     pieces that a sentence may need."""
