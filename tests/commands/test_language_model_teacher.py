@@ -310,7 +310,7 @@ def test_a_server_that_is_gone_ends_it(chat, folder, monkeypatch):
             Reply(308, body=b"", headers={"Location": "http://b.test/v1"}),
             "redirects to http://b.tes",
         ),
-        (Reply(resets=True), "does not answer: the connection failed"),
+        (Reply(resets=True), "does not answer: the connection failed: Connection reset by peer."),
     ],
 )
 def test_a_server_that_will_never_answer_ends_it_at_once(chat, folder, reply, message):
@@ -473,7 +473,7 @@ def test_costs_are_shown_and_never_passed(chat, folder, caplog):
     do(chat, prices=prices, max_cost=100.0, until="teach")
     tokens = [record["tokens"] for record in stored() if "tokens" in record]
     cost = sum(prompt * 1e-3 + answer * 2e-3 for prompt, answer in tokens)
-    assert caplog.messages[-1].endswith(f"tokens in 10 requests, which cost {cost:,.2f}.")
+    assert caplog.messages[-1].endswith(f"tokens in 10 requests, which cost {cost:,.4f}.")
     spent, num_before = 0.0, len(chat.lines)
     for most in (cost / 4, cost / 2):
         with pytest.raises(InterruptedTrainingError, match="could pass --max-cost"):

@@ -17,6 +17,7 @@ from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.messages.figures import counted
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds; each is twice as long as the one before
+LEAST_SHOWN_PAUSE = 4.0
 FIRST_CONTACTS = 4  # attempts to reach a server that has not answered yet
 PATIENCE_SECONDS = 900.0  # a server that loads a large model again needs minutes
 MOST_FAILURES = 5  # of one request, while others are answered: its lines may break the server
@@ -61,7 +62,8 @@ class Pace:
             self._waits_since = max(self._waits_since, now + error.wait)  # it is worth waiting
         if wait is not None and now + wait > self._resume_at:
             self._resume_at = now + wait
-            logs.info(f"The server is asked again in {wait:.0f} s, because {error}.")
+            if wait >= LEAST_SHOWN_PAUSE:
+                logs.info(f"The server is asked again in {wait:.0f} s, because {error}.")
 
     def seconds_left(self) -> float:
         """Return how long no request may start."""
@@ -204,10 +206,11 @@ class Asking:
     def _notes(self) -> str:
         spent, num_done = self._store.spent, len(self._store.texts)
         notes = f"{spent.prompt:,} + {spent.completion:,} tokens"
-        if self._server.prices is None or not num_done:
-            return notes
-        cost = self._server.cost_of(*spent)
-        return f"{notes}, cost {cost:,.2f} of about {cost * self._total / num_done:,.2f}"
+        if self._server.prices is not None:
+            cost = self._server.cost_of(*spent)
+            notes += f", cost {cost:,.2f}"
+            notes += f" of about {cost * self._total / num_done:,.2f}" if num_done else ""
+        return notes
 
 
 def shown_reasons(reasons: Counter[str]) -> str:

@@ -23,7 +23,9 @@ SECONDS = re.compile(r"\d{1,12}", re.ASCII)
 OVERLOAD = {429, 503}
 WORTH_REPEATING = {408, 409, 425, *OVERLOAD}  # among the statuses below 500
 REFUSES_REQUEST = {400, 413, 422, 501}  # but maybe not the next one
-CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+UNTRUSTED = "certificate verify failed"
+# The reason of the system, in front of which requests and urllib3 put names of their classes.
+SYSTEM_ERROR = re.compile(r"(?:\[(?:Errno -?\d+|SSL: [A-Z_]+)\] |Error\(\d+, ')([^'\"()\[]+)")
 NO_CREDIT = b"insufficient_quota"  # OpenAI's code for a 429 that no waiting ends
 
 
@@ -106,8 +108,11 @@ class ChatClient:
             ) as response:
                 content = _bytes_of(response)
         except requests.RequestException as error:
-            why = self._shown(str(error))
-            if isinstance(error, ValueError) or CERTIFICATE in why:  # or a wrong URL
+            found = SYSTEM_ERROR.search(str(error))
+            why = self._shown(found[1] if found else str(error))
+            if UNTRUSTED in why:
+                why += "; the variable REQUESTS_CA_BUNDLE can name the file of your authority"
+            if UNTRUSTED in why or isinstance(error, ValueError):  # such as a wrong URL
                 raise UserError(f"{self.url} cannot be asked: {why}.") from None
             raise BusyError(f"the connection failed: {why}") from None
         if content is None:
@@ -158,7 +163,7 @@ class ChatClient:
 
     def _shown(self, text: str) -> str:
         text = " ".join(text.encode(errors="replace").decode().split())
-        return (text.replace(self._key, "***") if self._key else text)[:SHOWN]
+        return (text.replace(self._key, "***") if self._key else text)[:SHOWN].rstrip(".")
 
 
 def _schema_of(num_lines: int) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def teach(job: Distillation, made_from: dict[str, Any], is_forced: bool) -> None
             partial.manifest.update(kind=DISTILLED, made_from=made_from)
             _write(parts, store, partial)
         has_price = job.server.prices is not None
-        cost = f", which cost {job.server.cost_of(*store.spent):,.2f}" * has_price
+        cost = f", which cost {job.server.cost_of(*store.spent):,.4f}" * has_price
         logs.info(
             f"The teacher read {store.spent.prompt:,} and wrote {store.spent.completion:,} "
             f"tokens in {counted(store.num_requests, 'request')}{cost}."
