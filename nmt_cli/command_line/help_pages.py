@@ -57,7 +57,8 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
 # The options by heading, in the order of the headings in --help.
 HEADINGS: Mapping[str, str] = {
     "Recipe": "--set --comments --vocabulary-size --lengths --target-tokens-per-second --hours",
-    "Teacher": "--reverse-model --taught",
+    "Teacher": "--teacher-url --teacher-concurrency --teacher-key-variable --max-cost "
+    "--price-per-million --reverse-model --taught",
     "Measures": "--metric --parameters --paper --chrf-word-order --ter --terms --by-line --worst",
     "Text": "--input --input-format --shard --retranslate --source-language --target-language "
     "--split-sentences --markup --tokenize --too-long --translate-everything --lowercase "
