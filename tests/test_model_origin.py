@@ -206,7 +206,10 @@ def test_inspect_counts_the_parameters_of_the_model(folder):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.from=absent", "model.from: model directory absent not found; give a model"),
+        (
+            "model.from=absent",
+            "model.from: model directory absent not found; the path is relative to",
+        ),
         (
             "model.from=run/average/config.json",
             "model.from: run/average/config.json is a file; give run/average",

@@ -243,7 +243,7 @@ def test_what_is_not_finished_when_the_service_ends_is_refused(seconds, num_sign
         (["--host=192.0.2.1", "--open"], 1, "cannot listen on 192.0.2.1, port 5000: "),
         (["--glossary=none.tsv"], 1, "none.tsv"),
         (["--glossary=terms.tsv=en:it"], 2, "no model translates from en to it, as terms.tsv"),
-        (["--memory=none.tmx"], 1, "none.tmx not found."),
+        (["--memory=none.tmx"], 1, "none.tmx not found; the path is relative to"),
         (["--memory=terms.tsv=en:it"], 2, "no model translates from en to it, as terms.tsv does."),
         (["--memory=terms.tsv"], 1, "terms.tsv:1: 'a\\tb' is no line of a PO file."),
         (["--memory-similarity=80"], 2, "--memory-similarity has an effect only with --memory;"),
