@@ -29,7 +29,6 @@ from nmt_cli.corpus.text.text_traits import TextTraits, traits_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.folders import DATASET, refuse_output
-from nmt_cli.files.lines import is_blank
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.text_forms import why_not_utf8
 from nmt_cli.messages import logs
@@ -39,7 +38,7 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.sections.corpora import ParallelFiles
 
 Ask = Callable[[str, Any], Any]  # takes a question and the answer that is found
-SAMPLE = 500  # pairs by which languages are found
+FIRST = 500  # pairs that are read before anything is asked
 NUM_VALIDATIONS, NUM_CHECKPOINTS = 10, 20  # of a training
 LONG, FEW = 24.0, 0.2  # hours, and a share of those that a text needs
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -155,10 +154,12 @@ def _languages(
 
     Raises UserError if a language is neither given nor found, or is no code.
     """
-    pairs = list(islice(ParallelText(files), SAMPLE))
+    for _ in islice(ParallelText(files), FIRST):
+        pass  # it raises the errors of files that cannot be read
+    sample = sample_of(files, ("", ""))
     found = list[str]()
     for side, name in enumerate(SIDES):
-        shown = traits_of([pair[side] for pair in pairs if not is_blank(pair[side])])
+        shown = traits_of([] if sample is None else sample.sides[side])
         code = given[side] or _named_language(files, side, shown) or shown.certain_language
         if ask is not None and given[side] is None:
             code = ask(f"Code of the {name} language", code)

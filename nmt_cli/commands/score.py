@@ -15,7 +15,8 @@ from nmt_cli.commands.scoring.system_comparison import (
 )
 from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.corpus.text.language_codes import language_in
+from nmt_cli.corpus.text.language_codes import NAMES
+from nmt_cli.corpus.text.text_traits import traits_of
 from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -28,6 +29,7 @@ from nmt_cli.metrics.tokenization import FOR_TEXT_WITHOUT_SPACES, Tokenization
 LONG_FOR_TER = 200  # words
 LOW_BLEU = 10.0  # below which the languages are compared, because that takes a second
 LOWEST_BLEU, LEAST_LINES = 2.0, 5  # with fewer lines, BLEU depends on chance
+LOOKED_AT = 200  # lines whose language is identified
 
 
 class RenderedTerms(NamedTuple):
@@ -308,12 +310,14 @@ def _why_so_low(score: float, hypotheses: NamedText, references: Sequence[NamedT
     """Return what may be wrong with the files if BLEU is so low; None if it is not."""
     if score >= LOW_BLEU:
         return None
-    found = language_in(hypotheses.lines)
-    for name, lines in references if found is not None else ():
-        if (other := language_in(lines)) not in (None, found):
+    found = traits_of(hypotheses.lines[:LOOKED_AT]).certain_language
+    for name, lines in references:
+        shown = traits_of(lines[:LOOKED_AT])
+        other = shown.certain_language
+        if found and other and shown.is_certainly_not(found):
             return (
-                f"{hypotheses.name} seems to be {found}, and {name} {other}; BLEU compares texts "
-                "of one language."
+                f"{hypotheses.name} seems to be {NAMES[found]}, and {name} {NAMES[other]}; BLEU "
+                "compares texts of one language."
             )
     if score < LOWEST_BLEU and len(hypotheses.lines) >= LEAST_LINES:
         return (

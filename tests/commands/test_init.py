@@ -116,6 +116,14 @@ def test_the_text_decides_against_a_wrong_name(measured):
     assert (data.source_language, data.target_language) == ("fr", "en")
 
 
+def test_languages_are_found_behind_short_lines_at_the_begin(measured):
+    rows = "".join(f"{source}\t{target}\n" for source, target in pairs(12_000))
+    Path("c.tsv").write_text("".join(f"Ha {n} !\tHa {n}!\n" for n in range(600)) + rows)
+    start("c.tsv", "--yes")
+    data = read_recipe("./mine.yaml").recipe.data
+    assert (data.source_language, data.target_language) == ("fr", "en")
+
+
 def test_what_is_given_is_taken(measured):
     write_texts()
     start("c.fr", "c.en", "--yes", "--source-language=fr-CA", "--target-language=en-GB")

@@ -110,11 +110,8 @@ def test_exchanged_sides_are_named(corpus, messages, corpus_in_recipe, advice):
 
 
 def test_sides_are_exchanged_if_one_is_certain_and_the_other_probable(corpus, messages):
-    names = "Save|Open|Close|Print this|New window|Undo|Redo|Cut|Copy|Paste|Find|Replace all|Quit"
-    more = (
-        "Zoom in|Zoom out|Full screen|Help|About|Options|Colours|Tools|Edit|Page setup|Select all"
-    )
-    commands = f"{names}|{more}".split("|")
+    numbers = [f"{number:016d} {number**9:075d}" for number in range(12)]
+    commands = [line for pair in zip(sentences("en"), numbers, strict=False) for line in pair]
     corpus.write("data/x.en", commands)
     corpus.write("data/x.de", sentences("de")[: len(commands)])
     assert messages("data.train=[{source: data/x.de, target: data/x.en}]") == [

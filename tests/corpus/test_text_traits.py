@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from nmt_cli.corpus.text.text_traits import FEWEST_LINES, TextTraits, traits_of
+from nmt_cli.corpus.text.text_traits import TextTraits, traits_of
 from tests.plain_sentences import sentences, tokenized
 from tests.real_text import real_lines
 
@@ -22,7 +22,14 @@ def test_the_language_of_sentences_is_certain(language):
         assert found.is_certainly(other) == (other == language)
         assert found.is_certainly_not(other) == (other != language)
     assert not found.is_certainly_not("ckb")  # py3langid does not know it
-    assert traits_of(sentences(language)[: FEWEST_LINES - 1]).certain_language is None
+    assert traits_of(sentences(language)[:2]).certain_language is None
+
+
+def test_lines_of_one_word_show_a_language_together():
+    words = {language: " ".join(sentences(language)).split() for language in ("en", "de", "fr")}
+    for language, of_language in words.items():
+        assert traits_of(of_language).certain_language == language
+        assert traits_of(["Yes."] * 100 + of_language[:9]).certain_language is None
 
 
 def test_words_of_no_language_are_in_none():

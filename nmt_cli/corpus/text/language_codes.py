@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from nmt_cli.messages.proposals import any_of, slips
@@ -67,8 +65,6 @@ ALIASES = {longer: code for code, longer, _ in ENTRIES} | {
     "may": "ms", "per": "fa", "rum": "ro", "slo": "sk", "tib": "bo", "wel": "cy",
 }  # fmt: skip
 LABELS = {"nb": "no"}  # of py3langid, where they are not the codes
-# Of a text whose language is identified: characters of a line, lines, and the share of a language.
-LEAST_LENGTH, LEAST_IDENTIFIED, MOST_IDENTIFIED, LEAST_CERTAIN = 20, 5, 200, 0.8
 LONGER_CODE = re.compile("[a-z]{3}")  # of ISO 639-2 and 639-3, such as ckb
 
 
@@ -130,16 +126,6 @@ def language_identifier() -> LanguageIdentifier:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-
-
-def language_in(lines: Iterable[str]) -> str | None:
-    """Return the name of the language of a text if it is certain: most lines alone are in it."""
-    different = dict.fromkeys(line for line in lines if len(line) >= LEAST_LENGTH)
-    long = islice(different, MOST_IDENTIFIED)
-    labels = Counter(language_identifier().classify(line)[0] for line in long)
-    (label, count), *_ = labels.most_common(1) or [("", 0)]
-    is_certain = count > LEAST_CERTAIN * labels.total() and labels.total() >= LEAST_IDENTIFIED
-    return NAMES.get(label) if is_certain else None  # zxx is no language
 
 
 def why_no_code(code: str) -> str | None:

@@ -24,7 +24,9 @@ LEAST_BLANKS = 0.15  # for each character between words: 0.4 after KyTea, at mos
 LEAST_ENTITIES = 0.02
 FEWEST_ENTITIES = 3  # lines
 FEWEST_LINES = 20  # that show something; fewer show nothing
-LONGEST = 200  # characters of a line whose language is identified
+# Characters of what is identified: short lines are joined, for a word alone may be in any language.
+SHORTEST, LONGEST = 60, 200
+FEWEST_JOINED = 3
 # Labels of py3langid for languages that are easily confused, or that some count as one.
 RELATIVES = (
     "ar ary arz", "as bn", "bg mk", "bs hr sr", "ca oc", "cs sk", "da nn no", "de lb", "el grc",
@@ -118,9 +120,9 @@ def traits_of(lines: Sequence[str], language: str | None = None) -> TextTraits:
 def language_in(lines: Sequence[str]) -> tuple[str | None, float]:
     """Return the most probable language of all lines, and the share of it and its relatives.
 
-    A whole text is always "certain"; the mean over lines is low where they are in no language.
+    A whole text is always "certain"; the mean over its parts is low where it is in no language.
     """
-    if len(lines) < FEWEST_LINES:
+    if len(_joined(lines)) < FEWEST_JOINED:
         return None, 0.0
     shares, families = _shares(lines), dict[str, float]()
     for label, share in shares.items():
@@ -138,11 +140,21 @@ def probability_of(lines: Sequence[str], language: str) -> float:
 
 def _shares(lines: Sequence[str]) -> dict[str, float]:
     """Return the mean probability of each label."""
-    shares = dict[str, float]()
-    for line in lines:
-        for label, probability in language_identifier().rank(line[:LONGEST]):
-            shares[label] = shares.get(label, 0.0) + float(probability) / len(lines)
+    shares, parts = dict[str, float](), _joined(lines)
+    for part in parts:
+        for label, probability in language_identifier().rank(part):
+            shares[label] = shares.get(label, 0.0) + float(probability) / len(parts)
     return shares
+
+
+def _joined(lines: Sequence[str]) -> list[str]:
+    """Return the different lines, short ones joined; a short rest is left out if it can be."""
+    parts = [""]
+    for line in dict.fromkeys(lines):
+        if len(parts[-1]) >= SHORTEST:
+            parts.append("")
+        parts[-1] = f"{parts[-1]} {line[:LONGEST]}".strip()
+    return parts[:-1] if len(parts) > 1 and len(parts[-1]) < SHORTEST else parts
 
 
 def _family(label: str) -> str:
