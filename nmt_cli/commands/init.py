@@ -172,6 +172,11 @@ def _languages(
             raise UserError(f"--{name}-language: {problem}")
         logs.info(f"{name.capitalize()}: {NAMES.get(base_of(code), code)} ({code}).")
         found.append(code)
+    if base_of(found[0]) == base_of(found[1]):
+        logs.warning(
+            f"both sides are {NAMES.get(base_of(found[0]), found[0])}; if that is wrong, add "
+            "--source-language and --target-language, or correct the files."
+        )
     return found[0], found[1]
 
 

@@ -17,6 +17,7 @@ from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.text.language_codes import NAMES
 from nmt_cli.corpus.text.text_traits import traits_of
+from nmt_cli.documents.formats import ARCHIVES, SAVED_AS, format_of
 from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -29,6 +30,7 @@ from nmt_cli.metrics.tokenization import FOR_TEXT_WITHOUT_SPACES, Tokenization
 LONG_FOR_TER = 200  # words
 LOW_BLEU = 10.0  # below which the languages are compared, because that takes a second
 LOWEST_BLEU, LEAST_LINES = 2.0, 5  # with fewer lines, BLEU depends on chance
+NOT_READ = [endings for ending, endings in SAVED_AS.items() if ending in {".docx", ".pptx"}]
 LOOKED_AT = 200  # lines whose language is identified
 
 
@@ -273,6 +275,12 @@ def _read_texts(paths: Sequence[Path]) -> list[NamedText]:
 
     Raises UserError if a file cannot be read, is empty or has another number of lines.
     """
+    for path in paths:
+        if format_of(path) in ARCHIVES or any(path.suffix.lower() in each for each in NOT_READ):
+            raise UserError(
+                f"{path} is a document, and score compares lines of text; save it as plain text "
+                "with a segment in each line, as the other files."
+            )
     texts = [NamedText(name_of_input(path), texts_of(path)) for path in paths]
     hypotheses, *others = texts
     num_lines = len(hypotheses.lines)

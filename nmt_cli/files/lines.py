@@ -4,6 +4,7 @@ Python's own text readers also split at CR, VT, FF, U+0085, U+2028 and others, o
 byte; each of these moves every later line of a parallel corpus against its translation.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,6 +164,16 @@ def is_blank(text: str) -> bool:
 def one_line(text: str) -> str:
     """Return ``text`` with a space for each character that some program reads as a line end."""
     return text.translate(LINE_BREAKING)
+
+
+def number_in(text: str) -> float:
+    """Return the finite number in plain decimal notation that ``text`` is; NaN if it is none."""
+    try:
+        # float() also takes 1_000 and the digits of other scripts.
+        number = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def why_not_unicode(line: str) -> str | None:

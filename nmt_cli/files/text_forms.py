@@ -134,7 +134,7 @@ def _json_rows(rows: Sequence[bytes], languages: tuple[str, str]) -> Rows | None
             value = json.loads(row)
         except (ValueError, RecursionError):
             return None
-        found.update(_keys_of_text(value))
+        found.update(keys_of_text(value))
     known = {*KEYS_OF_TEXT, *languages, *(re.split("[-_]", code)[0] for code in languages)}
     texts = [key for key in found if key.rpartition(".")[2] in known]
     if not texts:
@@ -147,12 +147,12 @@ def _json_rows(rows: Sequence[bytes], languages: tuple[str, str]) -> Rows | None
     return Rows("jsonl", len(found), texts[:2])
 
 
-def _keys_of_text(value: Any) -> list[str]:
+def keys_of_text(value: Any) -> list[str]:
     """Return the keys whose values are texts, also those in the object ``translation``."""
     if not isinstance(value, dict):
         return []
     inner = value.get(TRANSLATION)
-    below = [f"{TRANSLATION}.{key}" for key in _keys_of_text(inner)]
+    below = [f"{TRANSLATION}.{key}" for key in keys_of_text(inner)]
     return [*(key for key, text in value.items() if isinstance(text, str)), *below]
 
 

@@ -18,6 +18,7 @@ from typing import IO, NamedTuple
 
 from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, SETS, VALIDATIONS
+from nmt_cli.files.lines import number_in
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.launch.node_workers import LAUNCHED
 from nmt_cli.launch.python_process import PARENT
@@ -142,11 +143,7 @@ class _Run:
             return Verdict(None, f"it ended with {end}{said}")
         if not last:
             return Verdict(None, "it printed nothing on stdout")
-        try:
-            number = float(last)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
+        if math.isnan(number := number_in(last)):
             return Verdict(None, f'its last line is no finite number: "{last}"')
         return Verdict(number)
 

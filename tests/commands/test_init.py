@@ -124,6 +124,29 @@ def test_languages_are_found_behind_short_lines_at_the_begin(measured):
     assert (data.source_language, data.target_language) == ("fr", "en")
 
 
+def test_keys_that_are_codes_of_languages_are_found(measured):
+    rows = (json.dumps({"id": "7", "en": target, "fr": source}) for source, target in pairs(300))
+    Path("c.jsonl").write_text("\n".join(rows))
+    assert "Taking the keys en and fr of c.jsonl." in start("c.jsonl", "--yes")
+    data = read_recipe("./mine.yaml").recipe.data
+    assert data.train[0].columns == ("en", "fr")
+    assert (data.source_language, data.target_language) == ("en", "fr")
+
+
+def test_one_language_on_both_sides_is_warned_of(measured):
+    write_texts()
+    lines = Path("c.fr").read_text().splitlines()
+    Path("c.txt").write_text("".join(f"Puis {line}\n" for line in lines))
+    assert "Warning: both sides are French; if that is wrong" in start("c.fr", "c.txt", "--yes")
+
+
+def test_a_csv_in_utf_16_comes_with_the_command_that_converts_it(measured):
+    Path("c.csv").write_text("fr,en\nUn chien,A dog\n", encoding="utf-16")
+    stderr = start("c.csv", "--yes", status=1)
+    assert "iconv -f UTF-16 -t UTF-8 c.csv > utf8-c.csv" in stderr
+    assert stderr.count("\n") == 1
+
+
 def test_what_is_given_is_taken(measured):
     write_texts()
     start("c.fr", "c.en", "--yes", "--source-language=fr-CA", "--target-language=en-GB")

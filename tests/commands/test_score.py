@@ -105,6 +105,15 @@ def test_a_very_low_bleu_gets_a_hint_at_its_cause(files, capsys, lines, hint, is
         assert f"Warning: {hint.format(hyp=hypotheses, ref=references)}" in told
 
 
+@pytest.mark.parametrize("name", ["b.docx", "b.PDF"])
+def test_documents_are_refused(files, tmp_path, name):
+    document = tmp_path / name
+    document.write_bytes(b"PK\x03\x04")
+    for paths in ((document, files("a", LINES)), (files("a", LINES), document)):
+        with pytest.raises(UserError, match=rf"{name} is a document, and score compares lines"):
+            score.run(paths[0], [paths[1]])
+
+
 @pytest.mark.parametrize("stdin_is", ["hypotheses", "reference"])
 def test_standard_input(files, capsys, monkeypatch, stdin_is):
     data = io.BytesIO("".join(f"{line}\n" for line in LINES).encode())

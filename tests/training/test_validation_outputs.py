@@ -60,6 +60,7 @@ def ends(process):
         ("import sys; print(*(open(f).read().split()[0] for f in sys.argv[1:])); print(7)",
          Verdict(7.0)),
         ("print('BLEU = 3')", Verdict(None, 'its last line is no finite number: "BLEU = 3"')),
+        ("print('1_0')", Verdict(None, 'its last line is no finite number: "1_0"')),
         ("print('nan')", Verdict(None, 'its last line is no finite number: "nan"')),
         ("print('1e999')", Verdict(None, 'its last line is no finite number: "1e999"')),
         ("print('\\n')", Verdict(None, "it printed nothing on stdout")),

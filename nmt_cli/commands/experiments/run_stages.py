@@ -94,7 +94,10 @@ def why_diverged(experiment: Experiment) -> str | None:
         return str(found)
     if last.get("loss") is None:
         return "the validation loss is not finite"
-    if (bleu := last.get("bleu")) is not None and bleu < LEAST_BLEU:
+    losses = [record["validation"].get("loss") for record in records]
+    bleus = [bleu for each in (first, *others) if (bleu := each.get("bleu")) is not None]
+    is_young = max(bleus, default=0.0) < LEAST_BLEU and last["loss"] == min(filter(None, losses))
+    if last.get("bleu") is not None and last["bleu"] < LEAST_BLEU and not is_young:
         return "the BLEU of the last validation is 0.00"
     # What begins from a trained model may be the best at its first validation.
     begins_anew = checkpoints[-1].manifest.get("initialized_from") is None

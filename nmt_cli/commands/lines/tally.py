@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 
-from nmt_cli.files.lines import Line
+from nmt_cli.files.lines import Line, is_blank
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import counted
 from nmt_cli.translating.interface.translation import Translation
@@ -28,6 +28,7 @@ class Tally:
         self._in_parts = LineNumbers()
         self._truncated = LineNumbers()
         self._lacking = LineNumbers()
+        self._empty = LineNumbers()
         self._with_invisible = LineNumbers()
         self._of_unseen = LineNumbers()
         self._with_bad_bytes = LineNumbers()
@@ -55,6 +56,7 @@ class Tally:
             (self._in_parts, translation.num_parts > 1),
             (self._truncated, translation.truncated),
             (self._lacking, translation.lacks_sentences),
+            (self._empty, translation.score is not None and is_blank(translation.text)),
             (self._with_invisible, translation.drops_invisible),
             (self._of_unseen, translation.copies_unseen),
             (self._not_copied, translation.not_copied),
@@ -83,6 +85,7 @@ class Tally:
             (self._in_parts, logs.warning, "too long for the model, translated in parts: {}."),
             (self._truncated, logs.warning, "too long for the model, end cut off: {}."),
             (self._lacking, logs.warning, LACKING),
+            (self._empty, logs.warning, "the translation is empty: {}."),
             (
                 self._of_unseen,
                 logs.warning,

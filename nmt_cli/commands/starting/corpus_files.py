@@ -1,15 +1,19 @@
 """The files of a corpus as a person has them: texts, a table, JSON lines, a memory or a CSV."""
 
 import csv
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from nmt_cli.corpus.text.language_codes import NAMES, base_of
 from nmt_cli.documents.formats import BILINGUAL, ENDINGS
-from nmt_cli.files.lines import HeldLines, one_line
+from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines, one_line
 from nmt_cli.files.text_files import SUFFIXES, open_text
+from nmt_cli.files.text_forms import keys_of_text, refuse_wrong_lines
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
@@ -39,12 +43,13 @@ def opened_corpus(paths: tuple[Path, ...], columns: str | None) -> Iterator[Para
         )
     kind = ending(paths[0])
     if kind in {"jsonl", "ndjson"}:
-        yield ParallelFiles(jsonl=paths[0], columns=named)
+        yield ParallelFiles(jsonl=paths[0], columns=named or _languages_as_keys(paths[0]))
     elif kind in MEMORIES:
         if named is None:
             raise WrongUsageError(f"{paths[0]} needs its languages: --columns en,de")
         yield ParallelFiles(memory=paths[0], columns=named)
     elif kind == "csv":
+        refuse_wrong_lines(paths[0])
         with TemporaryDirectory(prefix="nmt-cli-csv-") as folder:
             table = Path(folder) / f"{paths[0].stem}.tsv"
             _write_table(paths[0], table)
@@ -74,6 +79,18 @@ def _columns(columns: str | None) -> tuple[str, str] | None:
     if first == second or "" in (first, second) or "," in second:
         raise WrongUsageError(f"--columns must name two, such as 1,2, but is {columns}.")
     return first, second
+
+
+def _languages_as_keys(path: Path) -> tuple[str, str] | None:
+    """Return the keys of the first row if two of them, other than id, are codes of languages."""
+    with suppress(ValueError, RecursionError):
+        row = json.loads(first_line(path).removeprefix(BYTE_ORDER_MARK))
+        keys = [key for key in keys_of_text(row) if key != "id"]
+        codes = [key for key in keys if base_of(key.rpartition(".")[2]) in NAMES]
+        if len(codes) == 2:
+            logs.info(f"Taking the keys {any_of(codes, 'and')} of {path}.")
+            return codes[0], codes[1]
+    return None
 
 
 def _refuse_other_columns(table: Path, path: Path, columns: tuple[str, str] | None) -> None:

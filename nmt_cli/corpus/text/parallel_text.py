@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nmt_cli.corpus.text.memories import open_pairs
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
-from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines, one_line, texts_in
+from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines, number_in, one_line, texts_in
 from nmt_cli.files.text_files import bytes_read, is_read_again, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
@@ -181,13 +181,8 @@ class LineChunk(NamedTuple):
         lines, _ = texts_in(self.scores, is_first=self.num_before == 0)
         numbers = np.empty(len(lines))
         for place, line in enumerate(lines):
-            try:
-                # float() also takes 1_000 and the digits of other scripts.
-                is_plain = line.isascii() and "_" not in line
-                numbers[place] = float(line) if is_plain else np.nan
-            except ValueError:
-                numbers[place] = np.nan
-            if not np.isfinite(numbers[place]):
+            numbers[place] = number_in(line)
+            if np.isnan(numbers[place]):
                 number = self.num_before + place + 1
                 raise UserError(
                     f"line {number:,} of {path} is {line[:40]!r}; it must be a number, the "
