@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from nmt_cli.commands.checking.sample_warnings import warn_of_samples
+from nmt_cli.commands.checking.sample_warnings import Sampled, on_entities, warn_of_samples
 from nmt_cli.commands.data_split import write_parts
 from nmt_cli.commands.starting.corpus_files import MEMORIES, ending, opened_corpus
 from nmt_cli.commands.starting.plan import (
@@ -81,6 +81,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         languages = _languages(files, given, ask)
         if (sample := sample_of(files, languages)) is not None:
             _refuse_8_bit(sample, files, paths)
+            _warn_of_entities(files, sample, languages, paths)
             if sample.header is not None:
                 logs.info(f"The first row of {paths[0]} names its columns.")
                 files = files.model_copy(update={"columns": sample.header})
@@ -95,7 +96,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     except BaseException:  # also Ctrl-C: the next attempt needs no --force
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    warn_of_samples(read_recipe(f"./{recipe_path}").recipe)
+    warn_of_samples(read_recipe(f"./{recipe_path}").recipe, with_entities=False)
     _report(recipe_path, plan, hours)
 
 
@@ -194,6 +195,16 @@ def _refuse_8_bit(sample: Sample, files: ParallelFiles, paths: Sequence[Path]) -
     """Raise UserError with how to convert the first file that is not UTF-8."""
     for path, encoding in sample.encodings.items():
         raise UserError(why_not_utf8(path if files.rows is None else paths[0], encoding))
+
+
+def _warn_of_entities(
+    files: ParallelFiles, sample: Sample, languages: tuple[str, str], paths: Sequence[Path]
+) -> None:
+    """Warn of HTML entities, before the text is split, by the file that the user gave."""
+    given = files if files.tsv is None else files.model_copy(update={"tsv": paths[0]})
+    source, target = map(traits_of, sample.sides, languages)
+    for warning in on_entities(Sampled(given, sample, (source, target), languages)):
+        logs.warning(warning)
 
 
 def _write_alike(languages: tuple[str, str]) -> bool:

@@ -147,6 +147,17 @@ def test_a_csv_in_utf_16_comes_with_the_command_that_converts_it(measured):
     assert stderr.count("\n") == 1
 
 
+def test_entities_are_warned_of_once_and_before_the_split(measured):
+    rows = "".join(
+        f"{source} &amp; {n}\t{target}\n" for n, (source, target) in enumerate(pairs(300))
+    )
+    Path("c.tsv").write_text(rows)
+    stderr = start("c.tsv", "--yes")
+    assert stderr.count("HTML entities such as &amp;") == 1
+    assert "< c.tsv > unescaped-c.tsv" in stderr
+    assert stderr.index("HTML entities") < stderr.index("training, ")
+
+
 def test_what_is_given_is_taken(measured):
     write_texts()
     start("c.fr", "c.en", "--yes", "--source-language=fr-CA", "--target-language=en-GB")

@@ -43,7 +43,9 @@ class Sampled(NamedTuple):
         return f"correct the file or {key}"
 
 
-def warn_of_samples(recipe: Recipe, text: RecipeText | None = None) -> set[Path]:
+def warn_of_samples(
+    recipe: Recipe, text: RecipeText | None = None, *, with_entities: bool = True
+) -> set[Path]:
     """Log a line for each mistake in the text of ``recipe``; return the files that are not UTF-8.
 
     Files that cannot be read are left out. Only the scripts of treebanks are looked at.
@@ -66,7 +68,7 @@ def warn_of_samples(recipe: Recipe, text: RecipeText | None = None) -> set[Path]
         found += _on_form(corpus)
         if corpus.files.languages is not None or not _names_language(corpus.files.tag):
             found += _on_languages(corpus)
-        found += [] if is_in_pieces else _on_entities(corpus)
+        found += on_entities(corpus) if with_entities and not is_in_pieces else []
     if not is_treebank:
         tags = {corpus.tag for corpus in data.train}
         found += [*_on_unlike(sampled), *_on_tags(sampled, data.languages)]
@@ -89,7 +91,8 @@ def _on_form(corpus: Sampled) -> Iterator[str]:
         )
 
 
-def _on_entities(corpus: Sampled) -> Iterator[str]:
+def on_entities(corpus: Sampled) -> Iterator[str]:
+    """Yield a warning for each side with HTML entities, and how to replace them."""
     for side, traits in enumerate(corpus.traits):
         if traits.has_entities:
             yield (
