@@ -116,7 +116,8 @@ def _write_recipe(
     train, is_shared = parts[0], _write_alike(languages)
     for parent in parents_for(num_pairs):
         logs.info(f"Training {parent} on this text for some steps, to see how long it takes.")
-        trial = try_out(parent, train, vocabulary_size(num_pairs), is_shared=is_shared)
+        vocabulary = vocabulary_size(num_pairs)
+        trial = try_out(parent, train, num_pairs, vocabulary, is_shared=is_shared)
         plan = plan_training(parent, num_pairs, trial.measured, hours)
         if plan.max_steps >= FEWEST_STEPS:
             break

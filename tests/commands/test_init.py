@@ -17,8 +17,10 @@ from nmt_cli.commands.starting.plan import (
     plan_training,
     vocabulary_size,
 )
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.training.expected_length import planned_work
 
 ENGLISH = "The quick farmer carries a basket of apples over the old bridge near our house"
 FRENCH = "Le fermier porte un panier de pommes sur le vieux pont près de notre maison"
@@ -95,6 +97,27 @@ def test_a_trial_finds_the_rate_and_a_vocabulary_that_the_text_can_fill(monkeypa
     assert (result.exit_code, result.stdout) == (0, "recipe ok\n"), result.stderr
     result = CliRunner().invoke(cli.main, ["preprocess", "./mine.yaml", "--quiet"])
     assert result.exit_code == 0, result.stderr
+
+
+def test_the_epochs_of_a_text_sorted_by_length_are_those_of_its_training(monkeypatch):
+    texts = sorted(pairs(300), key=lambda pair: len(pair[0]))
+    for side, name in enumerate(("c.fr", "c.en")):
+        lines = [pair[side].split() for pair in texts]
+        short = [" ".join(line[: 2 + place // 50]) for place, line in enumerate(lines)]
+        Path(name).write_text("".join(f"{line}\n" for line in short))
+    Path("tiny.yaml").write_text(TINY)
+    monkeypatch.setattr(init, "parents_for", lambda _: [str(Path("tiny.yaml").resolve())])
+    monkeypatch.setattr(init, "vocabulary_size", lambda _: 290)
+    monkeypatch.setattr(trial, "MOST_PAIRS", 100)
+    start("c.fr", "c.en", "--yes", "--source-language", "fr", "--target-language", "en")
+    arguments = ["preprocess", "./mine.yaml", "--quiet", "--prepared", "prepared"]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 0, result.stderr
+    recipe = read_recipe("./mine.yaml").recipe
+    planned = planned_work(recipe, open_prepared(Path("prepared"), recipe, ""))
+    comment = Path("mine.yaml").read_text().partition("training: # ")[2]
+    epochs = float(comment.partition(" epochs")[0])
+    assert epochs == pytest.approx(planned.epochs, rel=0.1)
 
 
 def test_languages_of_other_scripts_get_vocabularies_of_their_own(measured):

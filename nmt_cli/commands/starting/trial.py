@@ -1,6 +1,7 @@
 """A trial of a recipe on a sample of its text: how fast this machine trains it."""
 
 import json
+import math
 import subprocess
 from itertools import islice
 from pathlib import Path
@@ -32,15 +33,19 @@ class Trial(NamedTuple):
     vocabulary_size: int
 
 
-def try_out(parent: str, files: ParallelFiles, vocabulary_size: int, *, is_shared: bool) -> Trial:
-    """Prepare a sample of the text and train ``parent`` on it for some steps.
+def try_out(
+    parent: str, files: ParallelFiles, num_pairs: int, vocabulary_size: int, *, is_shared: bool
+) -> Trial:
+    """Prepare a sample of the ``num_pairs`` of a text and train ``parent`` on it for some steps.
 
+    The sample is from all of the text, which may be sorted by length.
     A vocabulary that the text cannot fill is halved until it can. Raises UserError with the message
     of the command that fails.
     """
     with TemporaryDirectory(prefix="nmt-cli-init-") as name:
         folder = Path(name)
-        pairs = list(islice(ParallelText(files), MOST_PAIRS))
+        every = max(1, math.ceil(num_pairs / MOST_PAIRS))
+        pairs = list(islice(ParallelText(files), 0, None, every))
         for part, chosen in (("train", pairs), ("validation", pairs[:VALIDATION_PAIRS])):
             for side, ending in enumerate(SIDES):
                 lines = (f"{one_line(pair[side])}\n" for pair in chosen)
