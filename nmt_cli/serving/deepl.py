@@ -78,7 +78,7 @@ def _texts(served: Served, fields: Mapping[str, Any]) -> tuple[Texts, list[str]]
     if markup not in (None, "html", "xml"):  # any value of JSON
         raise RefusedError(400, "tag_handling must be html or xml")
     tags = _tag_rules(fields, markup)
-    source, target = fields.get("source_lang"), str(fields.get("target_lang", ""))
+    source, target = fields.get("source_lang"), str(fields.get("target_lang") or "")
     name, cuts = fields.get("glossary_id"), str(fields.get("split_sentences", "1")) != "0"
     if not source:
         if name:

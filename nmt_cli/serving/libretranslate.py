@@ -60,7 +60,7 @@ def _detects(fields: Mapping[str, Any]) -> bool:
 
 def _asked(served: Served, fields: Mapping[str, Any]) -> _Asked:
     texts = texts_of(fields, "q", served.limits)
-    source, target = (str(fields.get(name, "")) for name in ("source", "target"))
+    source, target = (str(fields.get(name) or "") for name in ("source", "target"))
     form = str(fields.get("format") or "text")
     if form not in FORMATS:
         raise RefusedError(400, "format must be text or html")

@@ -80,7 +80,7 @@ def read_document(
     upload = fields.get("file")
     if not isinstance(upload, Upload):
         raise RefusedError(400, "file must be a file, in a form of several parts")
-    codes = str(fields.get(source) or "auto"), str(fields.get(target, ""))
+    codes = str(fields.get(source) or "auto"), str(fields.get(target) or "")
     model = None if codes[0] == "auto" else served.models.find(*codes)
     languages = None if model is None else _languages(model, codes)
     document, num_bytes = _read(served, upload, languages)

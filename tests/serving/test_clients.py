@@ -147,6 +147,7 @@ def test_libretranslate_in_forms(service, expected):
         ({"q": "a", "source": "xx", "target": "de"}, "there is no model with source 'xx', target"),
         ({"q": "a", "sorce": "en", "target": "de"}, "the request names no source language; the"),
         ({"q": "a"}, "the request names no source and target language; the models are"),
+        ({"q": "a", "source": None, "target": None}, "the request names no source and target lang"),
         ({"q": "a", "source": "en", "target": "fr"}, "there is no model with source 'en', target"),
         ({"q": "a", "source": "en", "target": "de", "format": "md"}, "format must be text or html"),
         ({"q": "a", "source": "en", "target": "de", "alternatives": -1}, "alternatives must be"),
@@ -245,6 +246,13 @@ def test_deepl_says_what_is_wrong(service, client):
     ):
         with pytest.raises(deepl.DeepLException, match=error):
             client.translate_text(**{**wrong, **fields})
+
+
+@pytest.mark.parametrize("given", [{}, {"target_lang": None}, {"target_lang": ""}])
+def test_deepl_says_that_the_target_is_missing(service, given):
+    answer = requests.post(f"{service.url}/v2/translate", json={"text": "a", **given}, timeout=30)
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("the request names no target language; the models")
 
 
 def test_clients_give_their_keys(tmp_path):
