@@ -18,7 +18,7 @@ from nmt_cli.messages import logs
 from nmt_cli.serving.read_documents import ReadDocument, fill_document
 from nmt_cli.serving.requests import REQUEST_ID, RefusedError
 from nmt_cli.serving.served import Sent, Served
-from nmt_cli.serving.service import Fields, Service
+from nmt_cli.serving.service import Fields, Service, note_texts
 from nmt_cli.translating.interface.record_keys import COUNT, STRING, Key, objects
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.workers.worker_process import BUG
@@ -135,7 +135,8 @@ class Documents:
                 document = _InProgress(sent)
                 stack.callback(self._in_progress.discard, document)
                 self._take_room(document, len(sent.body))  # before anything else is awaited
-                document.read = await self._service.read_aside(http, sent, reading)
+                document.read = read = await self._service.read_aside(http, sent, reading)
+                note_texts(http, read.num_characters, [read.model] if read.model else [])
                 self._take_room(document, max(len(sent.body), document.read.num_bytes))
             yield document
 

@@ -27,6 +27,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.serving import operation
 from nmt_cli.serving.connections import (
     Connection,
     allow_many_files,
@@ -39,7 +40,7 @@ from nmt_cli.serving.openapi import interfaces, key_of_errors
 from nmt_cli.serving.operation import ServiceFigures
 from nmt_cli.serving.requests import REQUEST_ID, RefusedError
 from nmt_cli.serving.served import Options
-from nmt_cli.serving.service import Endpoint, Service
+from nmt_cli.serving.service import TEXTS_OF_REQUEST, Endpoint, Service
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import BUG
@@ -49,6 +50,8 @@ ID_HEADER = "X-Request-ID"
 ID_OF_CLIENT = re.compile(r"[A-Za-z0-9._:+/=-]{1,64}")  # others might mislead who reads the log
 ORIGIN = re.compile(r"null|[a-z][a-z0-9+.-]{0,30}://[A-Za-z0-9._:\[\]-]{1,253}")
 MOST_LOGGED_ORIGINS = 20  # a hostile client may send any number
+ENDPOINT = "nmt_cli.endpoint"  # in the scope of a request
+UNLOGGED = {endpoint.path for endpoint in operation.PATHS}  # programs ask for them all the time
 PATHS = [endpoint for _, endpoints in interfaces().values() for endpoint in endpoints]
 SECONDS_BETWEEN_LOOKS = 1.0  # at connections without a request in progress
 
@@ -60,7 +63,7 @@ def app_of(service: Service) -> Starlette:
         routes=[
             Route(each.path, _answering(service, each), methods=[each.method]) for each in PATHS
         ],
-        middleware=[Middleware(_WithIds), cors],
+        middleware=[Middleware(_Logged), cors],
         exception_handlers={HTTPException: _http_error},
     )
     app.state.figures, app.state.documents = ServiceFigures(service), Documents(service)
@@ -74,6 +77,7 @@ def _answering(service: Service, endpoint: Endpoint) -> Callable[[Request], Awai
 
     async def answering(http: Request) -> Response:
         started = time.perf_counter()
+        http.scope[ENDPOINT] = endpoint
         try:
             response = await endpoint.answer(service, http)
         except RefusedError as error:
@@ -93,10 +97,11 @@ def _answering(service: Service, endpoint: Endpoint) -> Callable[[Request], Awai
     return answering
 
 
-class _WithIds:
-    """Gives each request an id, which is in a header of its answer and in what is logged of it.
+class _Logged:
+    """Logs each request, and gives it an id, which is in a header of its answer and in the log.
 
-    A client may choose it by the same header.
+    A client may choose it by the same header. The log has nothing else that clients choose: neither
+    a text, nor an address, which may be that of a document, nor the name of a file.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -106,13 +111,25 @@ class _WithIds:
         given = Headers(scope=scope).get(ID_HEADER, "")
         chosen = given if ID_OF_CLIENT.fullmatch(given) else secrets.token_hex(8)
         REQUEST_ID.set(chosen)  # each request has a task, and so a context, of its own
+        started, status = time.perf_counter(), 500
 
         async def send_with_id(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)[ID_HEADER] = chosen
+                status = message["status"]
             await send(message)
 
-        await self._app(scope, receive, send_with_id)
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            endpoint: Endpoint | None = scope.get(ENDPOINT)
+            if endpoint is None or endpoint.path not in UNLOGGED:
+                path = "another path" if endpoint is None else endpoint.path
+                milliseconds = round(1000 * (time.perf_counter() - started))
+                texts = f", {scope[TEXTS_OF_REQUEST]}" if TEXTS_OF_REQUEST in scope else ""
+                what = f"{scope['method']} {path}, status {status}, {milliseconds:,} ms{texts}"
+                logs.info(f"request {chosen}: {what}")
 
 
 class _LoggingCORS(CORSMiddleware):

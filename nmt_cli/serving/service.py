@@ -36,6 +36,7 @@ KEY_SCHEMES = ("bearer", "deepl-auth-key")
 # The slowest one that was found is a glossary with terms of many lengths for one word: it takes
 # 46 ms at 3,000 bytes, and 124 ms at 8,000 bytes.
 SMALL_REQUEST = 3_000
+TEXTS_OF_REQUEST = "nmt_cli.texts"  # in the scope of a request: what the log says of its texts
 SECONDS_OF_A_TURN = 0.01  # of work on an answer; then others are answered
 
 T = TypeVar("T")
@@ -192,6 +193,8 @@ class Service:
     async def _answers(
         self, http: Request | None, models: Sequence[Model], lines: Sequence[Line | AttentionOf]
     ) -> list[Translation]:
+        if http is not None:
+            note_texts(http, sum(len(line.text) for line in lines), models)
         self._refuse_if_busy(lines)
         places: dict[str, list[int]] = {}
         for place, model in enumerate(models):
@@ -237,6 +240,13 @@ class Service:
             if others:
                 message = f"it was not translated within {seconds:g} seconds"
                 raise RefusedError(503, message, retry_after=1)
+
+
+def note_texts(http: Request, num_characters: int, models: Iterable[Model]) -> None:
+    """Note for the log how much a request translates, and its languages; the first note stays."""
+    pairs = dict.fromkeys((model.source, model.target) for model in models)
+    parts = [f"{num_characters:,} characters", *(" to ".join(pair) for pair in pairs)]
+    http.scope.setdefault(TEXTS_OF_REQUEST, ", ".join(parts))
 
 
 async def _gone(http: Request | None) -> None:

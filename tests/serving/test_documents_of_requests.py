@@ -11,6 +11,7 @@ import deepl
 import pytest
 import requests
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
 from nmt_cli.corpus.text.language_codes import standard_code
 from nmt_cli.documents.formats import ENDINGS
@@ -304,10 +305,10 @@ def test_documents_in_progress_are_counted_before_they_are_read(monkeypatch):
         async def read_aside(self, http, sent, reading):
             self.num_read += 1
             await self.may_read.wait()
-            return ReadDocument("a.html", None, None, [], [], 0, http, 10)
+            return ReadDocument("a.html", None, None, [], [], 0, http.scope["size"], 10)
 
     async def in_progress(found, num_markup):
-        async with found._read(num_markup, None):
+        async with found._read(Request({"type": "http", "size": num_markup}), None):
             await asyncio.sleep(0.01)
 
     async def count(sizes):
