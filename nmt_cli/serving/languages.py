@@ -12,6 +12,7 @@ from nmt_cli.corpus.text import language_codes as codes
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
+FOREIGN = 0.9  # the least confidence that a text is in a language of no model
 BY_CHANCE = 1.01  # a confidence that is not above 1 / (number of languages) means nothing
 
 
@@ -19,7 +20,8 @@ class Detected(NamedTuple):
     """A language that a text may be in."""
 
     language: str
-    confidence: float  # from 0 to 1
+    confidence: float  # from 0 to 1, among the languages of the models
+    of_all: float  # among all languages that can be detected; this one is answered
 
 
 def name_of(code: str) -> str:
@@ -52,11 +54,31 @@ class Detector:
         The confidence is 0 if nothing in the text belongs to a language, such as in "12:30", and
         for languages that cannot be detected.
         """
-        if len(self._languages) == 1:
-            return [Detected(code, 1.0) for code in self._languages.values()]
-        ranked = dict(self._identifier.rank(text))
-        found = [Detected(code, ranked.get(label, 0.0)) for label, code in self._languages.items()]
+        ranked, of_all = dict(self._identifier.rank(text)), self._of_all(text)
+        found = [
+            Detected(code, float(ranked.get(label, 0.0)), of_all.get(label, 0.0))
+            for label, code in self._languages.items()
+        ]
         found.sort(key=lambda each: -each.confidence)
-        if found[0].confidence * len(ranked) < BY_CHANCE:
-            return [each._replace(confidence=0.0) for each in found]
+        if len(found) > 1 and found[0].confidence * len(ranked) < BY_CHANCE:
+            return [each._replace(confidence=0.0, of_all=0.0) for each in found]
         return found
+
+    def foreign(self, text: str) -> Detected | None:
+        """Return the language of a long text if it certainly is none of the models' languages.
+
+        If one of these cannot be detected, nothing is certain.
+        """
+        if len(text) < codes.LEAST_LENGTH:
+            return None
+        of_all = self._of_all(text)
+        if not self._languages.keys() <= of_all.keys():
+            return None
+        label = max(of_all, key=of_all.__getitem__)
+        if label in self._languages or label not in codes.NAMES or of_all[label] < FOREIGN:
+            return None
+        return Detected(label, of_all[label], of_all[label])
+
+    @staticmethod
+    def _of_all(text: str) -> dict[str, float]:
+        return {label: float(value) for label, value in codes.language_identifier().rank(text)}

@@ -31,7 +31,8 @@ async def translate(service: Service, http: Request) -> Response:
     so is each value of the answer. With the source auto, a text whose language is not certain, such
     as "OK" or a number, has the language of the other texts, or that of the only model for the
     target; if there is no such language, and if a text is in the target language already, it stays
-    as it is. There are at most as many `alternatives` as other hypotheses in the search.
+    as it is. One of at least 20 characters that is certainly in a language of no model is refused.
+    There are at most as many `alternatives` as other hypotheses in the search.
     """
     asked = await service.asked(http, _asked, takes_long=_detects)
     found = await service.translate_texts(http, asked.lines)
@@ -98,14 +99,18 @@ async def download_file(_: Service, http: Request) -> Response:
 async def detect(service: Service, http: Request) -> Response:
     """Return the languages that the text `q` may be in, the most probable one first.
 
-    Of a list only the first text is read.
+    They are those of the models, before which there is another one if a long text is certainly in
+    it. The confidence is in percent, among all languages that can be detected. Of a list only the
+    first text is read.
     """
     found = await service.asked(http, _detected, takes_long=lambda fields: True)
     return JSONResponse([_shown(each) for each in found])
 
 
 def _detected(served: Served, fields: Mapping[str, Any]) -> list[Detected]:
-    return served.detector.detect(texts_of(fields, "q", served.limits)[0])
+    text = texts_of(fields, "q", served.limits)[0]
+    foreign = served.detector.foreign(text.strip())
+    return [*([foreign] if foreign else []), *served.detector.detect(text)]
 
 
 async def languages(service: Service, _: Request) -> Response:
@@ -139,7 +144,7 @@ async def settings(service: Service, _: Request) -> Response:
 
 
 def _shown(found: Detected) -> dict[str, Any]:
-    return {"confidence": round(100 * found.confidence, 1), "language": found.language}
+    return {"confidence": round(100 * found.of_all, 1), "language": found.language}
 
 
 PATHS = [

@@ -203,6 +203,11 @@ class Models(NamedTuple):
         """All languages: those that can be translated from, then the others."""
         return list(dict.fromkeys([*self.sources, *(model.target for model in self.models)]))
 
+    @property
+    def pairs(self) -> str:
+        """The pairs of languages, as a message shows them."""
+        return ", ".join(dict.fromkeys(f"{each.source} to {each.target}" for each in self.models))
+
     def targets_of(self, source: str) -> list[str]:
         """Return the languages that ``source`` can be translated into."""
         return list(dict.fromkeys(m.target for m in self.models if fits(source, m.source)))

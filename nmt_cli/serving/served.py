@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from nmt_cli.corpus.text.language_codes import fits, label_of
 from nmt_cli.serving import requests as reading
-from nmt_cli.serving.languages import Detected, Detector
-from nmt_cli.serving.models import ChosenModel, Model, Models, Patterns, ServedGlossary
+from nmt_cli.serving.languages import Detected, Detector, name_of
+from nmt_cli.serving.models import TAG, ChosenModel, Model, Models, Patterns, ServedGlossary
 from nmt_cli.serving.requests import Limits, RefusedError
 from nmt_cli.translating.interface.request import NO_TAG_RULES, TagRules
 from nmt_cli.translating.interface.request import Request as Line
@@ -108,7 +108,8 @@ class Served:
 
         A text with no certain language has that of the others, or of the only model. It stays as
         it is where nothing decides, and so does a text in the target language. Raises RefusedError
-        if no model translates into ``target``, or a text of a certain language.
+        if no model translates into ``target``, or a text of a certain language, or if a text is
+        in a language of no model.
         """
         possible = dict[str, str]()  # sources by their labels
         for model in self.models.models:
@@ -116,6 +117,10 @@ class Served:
                 possible.setdefault(label_of(model.source), model.source)
         if not possible:
             self.models.find(None, target)  # raises
+        for text in texts:
+            if foreign := self.detector.foreign(TAG.sub(" ", text).strip()):
+                looks_like = f"This looks like {name_of(foreign.language)}"
+                raise RefusedError(400, f"{looks_like}; models: {self.models.pairs}")
         ranked = [self.detector.detect(text) for text in texts]
         certain = Counter[str]()  # characters
         for text, (first, *_) in zip(texts, ranked, strict=True):

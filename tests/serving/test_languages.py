@@ -125,6 +125,70 @@ def test_a_short_text_alone_has_its_most_probable_language():
         assert translated(service, ["Bonjour"], "auto", "de") == ["Bonjour by fr:de"]
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        (FRENCH, "French"),
+        (f"<p class='message of the day'>{FRENCH}</p>", "French"),
+        ("Bugün hava çok güzel, parkta yürüyüşe çıktık.", "Turkish"),
+        ("สวัสดีครับ ผมชื่อสมชายและผมชอบกินข้าว", "Thai"),
+        ("我今天去公园散步，天气很好，我和朋友们都很高兴。", "Chinese"),
+    ],
+)
+def test_a_language_that_no_model_reads_is_refused(text, language):
+    error = f"This looks like {language}; models: en to ja, de to en"
+    file = {"file": ("a.txt", text.encode())}
+    with serving("en:ja", "de:en") as service:
+        for texts in (text, [ENGLISH, text]):
+            fields = {"q": texts, "source": "auto", "target": "ja"}
+            assert post(service, "/translate", 400, **fields) == {"error": error}
+            fields = {"text": texts, "target_lang": "JA"}
+            assert post(service, "/v2/translate", 400, **fields) == {"message": error}
+        for path, data, key in (
+            ("/translate_file", {"target": "ja"}, "error"),
+            ("/v2/document", {"target_lang": "JA"}, "message"),
+        ):
+            answer = requests.post(service.url + path, data=data, files=file, timeout=30)
+            assert (answer.status_code, answer.json()) == (400, {key: error})
+        first, *others = post(service, "/detect", q=text)
+        if not text.startswith("<"):
+            assert NAMES[first["language"]] == language
+            assert first["confidence"] >= 90
+        assert all(each["confidence"] < 10 for each in others)
+        assert translated(service, [text], "en", "ja") == [f"{text} by en:ja"]  # it was named
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bonjour, ça va ?",  # short
+        "https://example.com/fr/index.html",
+        "Lenovo ThinkPad X1 Carbon Gen 9",
+        "12:30 12:30 12:30 12:30 12:30",
+        "😀" * 30,
+    ],
+)
+def test_what_is_short_or_uncertain_is_not_refused(text):
+    with serving("en:ja") as service:
+        (found,) = translated(service, [text], "auto", "ja")
+        assert found in {text, f"{text} by en:ja"}
+        answer = post(service, "/translate", q=text, source="auto", target="ja")
+        assert answer["detectedLanguage"]["confidence"] < 50
+
+
+def test_nothing_is_refused_where_the_language_of_a_model_cannot_be_detected():
+    with serving("en:de", "yi:de") as service:
+        fields = {"q": FRENCH, "source": "auto", "target": "de"}
+        assert "translatedText" in post(service, "/translate", **fields)
+
+
+def test_a_service_of_one_language_refuses_others():
+    with serving("en:en-GB") as service:
+        fields = {"q": FRENCH, "source": "auto", "target": "en"}
+        error = post(service, "/translate", 400, **fields)["error"]
+        assert error == "This looks like French; models: en to en-GB"
+
+
 def test_a_certain_language_without_a_model_is_refused():
     with serving("en:de", "de:en", "fr:en") as service:
         for path, key, fields in (
