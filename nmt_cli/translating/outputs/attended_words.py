@@ -31,6 +31,7 @@ class WordLinks(NamedTuple):
     num_sources: int
     num_targets: int
     separator: str = ""  # before it; without white space: it goes on with the last word before it
+    target_separator: str | None = None  # before its translation, where that is another
 
 
 def links_of_parts(hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Iterator[WordLinks]:
@@ -44,13 +45,14 @@ def links_of_parts(hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> I
 
 def links_of_segments(
     sources: Sequence[ProtectedText],
-    separators: Iterable[str],
+    separators: Iterable[tuple[str, str]],
     hypotheses: Sequence[Sequence[Hypothesis]],
     parts: Sequence[Sequence[Part]],
     have_pieces: Callable[[str], list[bool]],
 ) -> Iterator[WordLinks]:
     """Yield the links of each segment; a kept one is its own translation.
 
+    ``separators`` are what is before each one in the source and in the translation.
     ``have_pieces`` returns for each word of a text whether the model gets a piece of it.
     """
     for number, (source, separator) in enumerate(zip(sources, separators, strict=True)):
@@ -62,7 +64,7 @@ def links_of_segments(
         else:
             of_segment = joined_links(links_of_parts(hypotheses[number], parts[number]))
             of_segment = _with_words_without_pieces(of_segment, have_pieces(source.text))
-        yield of_segment._replace(separator=separator)
+        yield of_segment._replace(separator=separator[0], target_separator=separator[1])
 
 
 def _links_of_kept(text: str) -> WordLinks:
@@ -104,7 +106,9 @@ def with_links_of_runs(
         written = range(_number(targets, span.begin), _number(targets, span.end - 1) + 1)
         links += zip(range(first, last + 1), written, strict=False)
     links.sort(key=lambda link: link[::-1])
-    return WordLinks(tuple(links), len(sources), len(targets), of_segment.separator)
+    return of_segment._replace(
+        links=tuple(links), num_sources=len(sources), num_targets=len(targets)
+    )
 
 
 def _begins(text: str, joiner: str | None = None) -> list[int]:
@@ -126,7 +130,8 @@ def joined_links(every: Iterable[WordLinks]) -> WordLinks:
     num_sources = num_targets = 0
     for each in every:
         num_sources += _num_words_between(num_sources, each.separator)
-        num_targets += _num_words_between(num_targets, each.separator)
+        own = each.separator if each.target_separator is None else each.target_separator
+        num_targets += _num_words_between(num_targets, own)
         links += [(num_sources + source, num_targets + target) for source, target in each.links]
         num_sources += each.num_sources
         num_targets += each.num_targets

@@ -134,8 +134,10 @@ class TranslationBuilder:
         """Return the links of the words of a line, if they are asked for."""
         if not (self._alignments or job.wanted.request.alignments):
             return ()
+        layout = job.layout
+        separators = zip(layout.separators, layout.target_separators, strict=True)
         every = attended_words.links_of_segments(
-            job.sources, job.layout.separators, hypotheses, parts, self._have_pieces
+            job.sources, separators, hypotheses, parts, self._have_pieces
         )
         joiner = self._settings.joiner
         with_runs = (

@@ -21,7 +21,13 @@ from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.request import LineError, Request
 from nmt_cli.translating.interface.translation import MemoryMatch
 from nmt_cli.translating.segmentation.list_marks import has_letters, is_mark, mark_before
-from nmt_cli.translating.segmentation.segments import Segments, sentences, uncut, whole
+from nmt_cli.translating.segmentation.segments import (
+    Segments,
+    joined_for,
+    sentences,
+    uncut,
+    whole,
+)
 
 TREES_HAVE_NO_ALIGNMENTS = "this model writes trees, which have no alignments"
 KEPT_PIECES = "tags are placed in text, but --keep-pieces asks for pieces"
@@ -49,6 +55,7 @@ class Segmenter:
     ) -> None:
         language = options.source_language
         self._language = settings.text.source_language if language is None else language
+        self._target_language, self._pairs = settings.text.target_language, settings.pairs
         self._is_parser = settings.trees is not None
         is_everything = options.translate_everything or options.keep_pieces
         # Whether text without letters, and list marks, are their own translation.
@@ -106,15 +113,27 @@ class Segmenter:
         if keeps_marks:
             cut = partial(with_marks, cut=cut, language=language, wanted=wanted)
 
+        target = self._target_of(request.tag)
+
+        def cut_joined(text: str) -> Segments:
+            return joined_for(cut(text), language, target)
+
         def cut_unknown(text: str) -> Segments:
-            return cut(text) if find is None or find(text) is None else whole(text)
+            return cut_joined(text) if find is None or find(text) is None else whole(text)
 
         if markup is None:
             return cut_unknown(request.text)
         # This import takes time; lines without markup do not need it.
         from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
 
-        return MarkupSegments(request.text, markup, cut, request.tags, cut_unknown)
+        return MarkupSegments(request.text, markup, cut_joined, request.tags, cut_unknown)
+
+    def _target_of(self, tag: str | None) -> str:
+        """Return the target language of a line with its own ``tag``."""
+        if not tag:
+            return self._target_language
+        targets = {pair.target for pair in self._pairs if pair.tag == tag}
+        return targets.pop() if len(targets) == 1 else UNKNOWN_LANGUAGE
 
     def _cutter(
         self,

@@ -5,21 +5,27 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import sentencex
 
-from nmt_cli.corpus.text.language_codes import base_of
+from nmt_cli.corpus.text.language_codes import base_of, subtags_of
 from nmt_cli.files.lines import INVISIBLE, is_blank
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.interface.protection import Protection
+from nmt_cli.translating.segmentation.list_marks import is_mark
 
 if TYPE_CHECKING:
     from nmt_cli.parsing.tree_output import Repairs
 
 PARAGRAPH_BREAK = re.compile(r"(\n\r*\n)")
 BLANKS = re.compile(rf"[\s{INVISIBLE}]*")
+# Languages that write no blanks between sentences.
+WITHOUT_BLANKS = frozenset(["cdo", "gan", "hak", "hsn", "ja", "lzh", "wuu", "yue", "zh"])
+IDEOGRAPHIC_SPACE = "\u3000"
 WINDOW = 4_000  # characters that sentencex gets at a time; its time is quadratic for some texts
 
 
@@ -97,11 +103,17 @@ class Segments:
     texts: Sequence[str]
     gaps: Sequence[str]  # before, between and after the segments: one more than there are segments
     is_cut: bool = True  # whether what is between segments may hold line ends
+    target_gaps: Sequence[str] = ()  # those of the translation, where they are others
 
     @property
     def separators(self) -> Sequence[str]:
         """What is before each segment; words go on where it has no white space."""
         return self.gaps[:-1]
+
+    @property
+    def target_separators(self) -> Sequence[str]:
+        """What is before the translation of each segment."""
+        return (self.target_gaps or self.gaps)[:-1]
 
     @property
     def need_spans(self) -> Sequence[bool]:
@@ -110,10 +122,34 @@ class Segments:
 
     def filled(self, outputs: Sequence[Output]) -> str:
         """Return the line with the translation of each segment in its place."""
-        filled = [self.gaps[0]]
-        for output, gap in zip(outputs, self.gaps[1:], strict=True):
+        first, *gaps = self.target_gaps or self.gaps
+        filled = [first]
+        for output, gap in zip(outputs, gaps, strict=True):
             filled += [output.text, gap]
         return "".join(filled)
+
+
+def joined_for(segments: Segments, source: str, target: str) -> Segments:
+    """Return ``segments`` with what the language ``target`` writes between two sentences.
+
+    Only one blank or none becomes that. Around list marks, and where both languages write the same
+    or one is unknown, the gaps stay.
+    """
+    is_known = UNKNOWN_LANGUAGE not in {source, target}
+    if not is_known or _has_blanks(source) == _has_blanks(target):
+        return segments
+    usual, written = ({" "}, "") if _has_blanks(source) else ({"", IDEOGRAPHIC_SPACE}, " ")
+    gaps = list(segments.gaps)
+    for place, (before, behind) in enumerate(pairwise(segments.texts), 1):
+        if gaps[place] in usual and not (is_mark(before) or is_mark(behind)):
+            gaps[place] = written
+    return replace(segments, target_gaps=gaps)
+
+
+def _has_blanks(language: str) -> bool:
+    """Return whether a language writes blanks between sentences."""
+    base, *others = subtags_of(language)
+    return base not in WITHOUT_BLANKS or "latn" in others
 
 
 def uncut(text: str) -> Segments:

@@ -100,7 +100,9 @@ def _cells(block: Block, segments: Segments, outputs: Sequence[Output]) -> Itera
     _mark(block.root, innermost)
     place = len(segments.gaps[0])
     yield _Cell(_raw_text(block, 0, place))
-    for text, gap, output in zip(segments.texts, segments.gaps[1:], outputs, strict=True):
+    target_gaps = (segments.target_gaps or segments.gaps)[1:]
+    gaps = zip(segments.gaps[1:], target_gaps, strict=True)
+    for text, (gap, target_gap), output in zip(segments.texts, gaps, outputs, strict=True):
         written = 0
         for span in output.spans or [Span(0, len(output.text), 0, len(text))]:
             begin, end = place + span.source_begin, place + span.source_end
@@ -111,7 +113,8 @@ def _cells(block: Block, segments: Segments, outputs: Sequence[Output]) -> Itera
             written = span.end
         yield _Cell(block.written(output.text[written:]))
         place += len(text)
-        yield _Cell(_raw_text(block, place, place + len(gap)))
+        is_same = target_gap == gap
+        yield _Cell(_raw_text(block, place, place + len(gap)) if is_same else target_gap)
         place += len(gap)
 
 
