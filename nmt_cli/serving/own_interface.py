@@ -25,7 +25,7 @@ from nmt_cli.translating.interface.record_keys import (
 )
 from nmt_cli.translating.interface.request import Request as Line
 from nmt_cli.translating.interface.translation import Translation
-from nmt_cli.translating.segmentation.segments import sentences
+from nmt_cli.translating.segmentation.segments import joined_for, sentences
 
 
 async def translate(service: Service, http: Request) -> Response:
@@ -65,8 +65,8 @@ def _asked(served: Served, record: dict[str, Any]) -> tuple[Model, list[Line], b
 async def cut_sentences(service: Service, http: Request) -> Response:
     """Cut a text into sentences, by the rules of its language.
 
-    The text is `gaps[0] + sentences[0] + gaps[1] + ...`, and a translation is put together in the
-    same way.
+    The text is `gaps[0] + sentences[0] + gaps[1] + ...`. A translation is put together in the same
+    way with `target_gaps`, which have the blanks that the language `target` writes.
     """
     body = await service.asked(http, _cut_sentences, only_json=True)
     return Response(body, media_type=JSONResponse.media_type)
@@ -80,7 +80,11 @@ def _cut_sentences(served: Served, record: dict[str, Any]) -> bytes:
     if not any(fits(source, code) for code in known):
         raise RefusedError(400, f"no model has the source {source!r}; known: {', '.join(known)}")
     segments = sentences(text, source)
-    return _json({"sentences": segments.texts, "gaps": segments.gaps})
+    parts = {"sentences": segments.texts, "gaps": segments.gaps}
+    if "target" in record:
+        joined = joined_for(segments, source, record["target"])
+        parts["target_gaps"] = joined.target_gaps or joined.gaps
+    return _json(parts)
 
 
 async def models(service: Service, _: Request) -> Response:
@@ -164,6 +168,7 @@ ANSWER = {
 CUT = {
     "text": Key("a string", "what to cut", STRING, is_needed=True),
     "source": CODE._replace(meaning="its language, which is that of a model"),
+    "target": CODE._replace(meaning="that of the translation", is_needed=False),
 }
 PARTS = {
     "sentences": Key("a list of strings", "each sentence", list_of(STRING), is_needed=True),
@@ -172,6 +177,11 @@ PARTS = {
         "the white space before, between and after them, one more than there are sentences",
         list_of(STRING, 1),
         is_needed=True,
+    ),
+    "target_gaps": Key(
+        "a list of strings",
+        "those of the translation, if `target` is given",
+        list_of(STRING, 1),
     ),
 }
 MODEL = {

@@ -170,7 +170,8 @@ async function translate() {
     }
     target.classList.add("old");
     const model = await modelFor(text, signal);
-    const { sentences, gaps } = await ask("v1/sentences", { text, source: model.source }, signal);
+    const cut = { text, source: model.source, target: model.target };
+    const { sentences, gaps, target_gaps } = await ask("v1/sentences", cut, signal);
     const keys = sentences.map((sentence) => keyOf(model, glossary, sentence));
     const found = new Map(keys.map((key) => [key, kept.get(key)]));
     const missing = unique(sentences.filter((_, place) => !found.get(keys[place])));
@@ -185,7 +186,7 @@ async function translate() {
       }
     }
     const translations = keys.map((key) => found.get(key));
-    show({ model, glossary, sentences, gaps, translations });
+    show({ model, glossary, sentences, gaps, target_gaps, translations });
     const [failed, ...others] = translations.filter((translation) => translation.error);
     const detected = chosenSource() === DETECT ? ` from ${languageName(model.source)}` : "";
     if (others.length) say(`${1 + others.length} sentences were not translated.`, true);
@@ -206,7 +207,7 @@ const later = () => {
 function show(next) {
   closeSentence(false);
   shown = next;
-  const { sentences, gaps, translations, model } = shown;
+  const { sentences, gaps, target_gaps = gaps, translations, model } = shown;
   const attributes = { role: "button", tabindex: "0", "aria-expanded": "false" };
   const spans = sentences.map((sentence, place) => {
     const { text, error } = translations[place];
@@ -231,11 +232,11 @@ function show(next) {
     return span;
   });
   const sides = [
-    [target, spans],
-    [byId("mirror"), sentences.map((sentence) => element("span", {}, sentence))],
+    [target, spans, target_gaps],
+    [byId("mirror"), sentences.map((sentence) => element("span", {}, sentence)), gaps],
   ];
-  for (const [side, parts] of sides)
-    side.replaceChildren(...gaps.flatMap((gap, place) => [gap, parts[place] ?? ""]));
+  for (const [side, parts, between] of sides)
+    side.replaceChildren(...between.flatMap((gap, place) => [gap, parts[place] ?? ""]));
   byId("mirror").append("\n"); // a text area keeps room for a line after the last line end
   target.lang = model?.target ?? "";
   byId("copy").hidden = !sentences.length || !navigator.clipboard;

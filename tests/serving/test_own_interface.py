@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 import requests
 
 from nmt_cli.pictures.attention import as_html
@@ -121,6 +122,14 @@ def test_sentences_and_gaps_are_the_text(running_service):
     for sentence, gap in zip(answer["sentences"], answer["gaps"][1:], strict=True):
         joined += sentence + gap
     assert joined == text
+
+
+@pytest.mark.parametrize(("target", "gap"), [("de", " "), ("ja", ""), ("zh-Hant", "")])
+def test_target_gaps_have_the_blanks_of_the_target_language(running_service, target, gap):
+    record = {"text": "One. Two.\nThree. ", "source": "en", "target": target}
+    answer = post(running_service, "/v1/sentences", record)
+    assert answer["gaps"] == ["", " ", "\n", " "]
+    assert answer["target_gaps"] == ["", gap, "\n", " "]
 
 
 def test_a_document_of_many_paragraphs(running_service):
