@@ -38,4 +38,4 @@ def attention_of(source, target, *, layers=(1, 2), heads=(1, 2, 3), kinds=tuple(
         weights[name] = (powers / powers.sum(3, keepdims=True)).astype(np.float32)
     languages = {"source": "en", "target_input": "de", "target_output": "de"}
     texts = (" ".join(source), " ".join(target))
-    return Attention("runs/toy", *texts, False, pieces, languages, layers, heads, weights)
+    return Attention("runs/toy", *texts, False, pieces, languages, layers, 0, heads, weights)

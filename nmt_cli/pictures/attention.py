@@ -71,6 +71,7 @@ class Attention(NamedTuple):
     pieces: Mapping[str, tuple[str, ...]]  # of each sequence of HEADINGS
     languages: Mapping[str, str]  # of each sequence, as HTML names languages
     layers: tuple[int, ...]  # counted from 1
+    aligning_layer: int  # the place in layers of the one that aligns words best
     heads: tuple[int, ...]  # counted from 1
     weights: Mapping[str, NDArray[np.float32]]  # by the name of the kind: layer, head, query, key
 
@@ -148,6 +149,7 @@ def _data(attention: Attention) -> str:
         "headings": HEADINGS,
         "languages": attention.languages,
         "layers": attention.layers,
+        "aligning_layer": attention.aligning_layer,
         "heads": attention.heads,
         "styles": [
             f"colour-{colour} dashes-{dashes}"

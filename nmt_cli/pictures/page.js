@@ -13,7 +13,8 @@ const OPPOSITE = { queries: "keys", keys: "queries" };
 const byId = (id) => document.getElementById(id);
 
 const shown = {
-  kind: data.kinds[0],
+  // Attention to the source explains a translation, so the page begins with it where it is shown.
+  kind: data.kinds.find(({ queries, keys }) => queries !== keys) ?? data.kinds[0],
   layers: new Set([data.layers.length - 1]),
   heads: new Set(data.heads.keys()),
 };

@@ -6,6 +6,47 @@ const PAUSE = 300; // milliseconds without a key until the text is translated
 const MOST_ALTERNATIVES = 5;
 const MOST_KEPT = 2000; // sentences
 const CERTAIN = 80; // % of a detected language, as the service has it
+// The least probabilities of a piece, in the geometric mean, of the levels of confidence.
+const LEVELS = [
+  [0.6, "high"],
+  [0.4, "medium"],
+  [0, "low"],
+];
+const UNSPACED = // scripts that write no spaces between words
+  /[\p{scx=Hani}\p{scx=Hira}\p{scx=Kana}\p{scx=Thai}\p{scx=Laoo}\p{scx=Khmr}\p{scx=Mymr}]/u;
+const MARK = /^<(?!unk>|0x)[^<>]*>$/; // a piece such as </s>
+const DATA = /<script type="application\/json" id="data">(.*?)<\/script>/s; // of a page of attention
+const EXAMPLES = {
+  ar: ["طفلان يلعبان في الحديقة.", "أين أقرب محطة؟"],
+  cs: ["Dvě děti si hrají na zahradě.", "Kde je nejbližší nádraží?"],
+  da: ["To børn leger i haven.", "Hvor er den nærmeste station?"],
+  de: ["Zwei Kinder spielen im Garten.", "Wo ist der nächste Bahnhof?"],
+  el: ["Δύο παιδιά παίζουν στον κήπο.", "Πού είναι ο πλησιέστερος σταθμός;"],
+  en: ["Two children are playing in the garden.", "Where is the nearest station?"],
+  es: ["Dos niños juegan en el jardín.", "¿Dónde está la estación más cercana?"],
+  fa: ["دو کودک در باغ بازی می‌کنند.", "نزدیک‌ترین ایستگاه کجاست؟"],
+  fi: ["Kaksi lasta leikkii puutarhassa.", "Missä on lähin asema?"],
+  fr: ["Deux enfants jouent dans le jardin.", "Où est la gare la plus proche ?"],
+  he: ["שני ילדים משחקים בגינה.", "איפה התחנה הקרובה?"],
+  hi: ["दो बच्चे बगीचे में खेल रहे हैं।", "सबसे नज़दीकी स्टेशन कहाँ है?"],
+  hu: ["Két gyerek játszik a kertben.", "Hol van a legközelebbi állomás?"],
+  id: ["Dua anak bermain di taman.", "Di mana stasiun terdekat?"],
+  it: ["Due bambini giocano in giardino.", "Dov'è la stazione più vicina?"],
+  ja: ["二人の子どもが庭で遊んでいます。", "一番近い駅はどこですか。"],
+  ko: ["두 아이가 정원에서 놀고 있습니다.", "가장 가까운 역이 어디입니까?"],
+  nl: ["Twee kinderen spelen in de tuin.", "Waar is het dichtstbijzijnde station?"],
+  no: ["To barn leker i hagen.", "Hvor er nærmeste stasjon?"],
+  pl: ["Dwoje dzieci bawi się w ogrodzie.", "Gdzie jest najbliższa stacja?"],
+  pt: ["Duas crianças brincam no jardim.", "Onde fica a estação mais próxima?"],
+  ro: ["Doi copii se joacă în grădină.", "Unde este cea mai apropiată gară?"],
+  ru: ["Двое детей играют в саду.", "Где ближайшая станция?"],
+  sv: ["Två barn leker i trädgården.", "Var ligger närmaste station?"],
+  th: ["เด็กสองคนกำลังเล่นอยู่ในสวน", "สถานีที่ใกล้ที่สุดอยู่ที่ไหน"],
+  tr: ["İki çocuk bahçede oynuyor.", "En yakın istasyon nerede?"],
+  uk: ["Двоє дітей граються в саду.", "Де найближча станція?"],
+  vi: ["Hai đứa trẻ đang chơi trong vườn.", "Nhà ga gần nhất ở đâu?"],
+  zh: ["两个孩子在花园里玩。", "最近的车站在哪里？"],
+};
 const DETECT = "auto";
 const byId = (id) => document.getElementById(id);
 const [source, target, status] = ["source", "target", "status"].map(byId);
@@ -13,6 +54,7 @@ const frame = document.querySelector("iframe");
 const languageNames = new Intl.DisplayNames(["en"], { type: "language" });
 
 let models = [];
+let mostCharacters = Infinity; // that the service takes
 let shown = { model: null, sentences: [], gaps: [""], translations: [] };
 let open = null; // the place of the sentence whose alternatives are shown
 let opener = null; // the request for them
@@ -27,9 +69,9 @@ function element(name, attributes, ...children) {
   return made;
 }
 
-function say(message, isError = false) {
-  status.textContent = message;
-  status.classList.toggle("error", isError);
+function say(message, isError = false, line = status) {
+  line.textContent = message;
+  line.classList.toggle("error", isError);
 }
 
 // ---- requests
@@ -39,7 +81,7 @@ const headers = () => {
   return key ? { Authorization: `Bearer ${key}` } : {};
 };
 
-async function ask(path, body, signal) {
+async function answerTo(path, body, signal) {
   const request = { headers: headers(), signal };
   if (body instanceof FormData) Object.assign(request, { method: "POST", body });
   else if (body !== undefined) {
@@ -47,15 +89,18 @@ async function ask(path, body, signal) {
     Object.assign(request, { method: "POST", body: JSON.stringify(body) });
   }
   const answer = await fetch(path, request);
+  if (answer.ok) return answer;
   const record = await answer.json().catch(() => ({}));
-  if (answer.ok) return record;
   if (answer.status === 401 || answer.status === 403) byId("key-form").hidden = false;
   throw new Error(record.error ?? `The server answered with status ${answer.status}.`);
 }
 
-function report(error) {
+const ask = async (...request) => (await answerTo(...request)).json();
+
+function report(error, line = status) {
   if (error.name === "AbortError") return; // a newer request has taken its place
-  say(error instanceof TypeError ? "The server cannot be reached." : error.message, true);
+  const message = error instanceof TypeError ? "The server cannot be reached." : error.message;
+  say(message, true, line);
 }
 
 // ---- languages and models
@@ -72,6 +117,18 @@ function languageName(code) {
 
 const names = (codes) => codes.map((code) => [code, languageName(code)]);
 const unique = (values) => [...new Set(values)];
+
+// Pairs of languages that no model has alone: the service then chooses the models.
+function withOtherPairs(models, languages) {
+  const isThere = (source, target) =>
+    models.some((model) => model.source === source && model.target === target);
+  const others = languages.flatMap(({ code, targets }) =>
+    targets
+      .filter((target) => target !== code && !isThere(code, target))
+      .map((target) => ({ source: code, target, beam_size: 1 })),
+  );
+  return [...models, ...others];
+}
 
 function fill(select, choices) {
   const before = select.value;
@@ -93,6 +150,17 @@ function showChoices() {
   byId("swap").disabled = !models.some(
     (model) => model.source === byId("target-language").value && model.target === from,
   );
+  showExamples(from === DETECT ? models[0].source : from);
+}
+
+function showExamples(language) {
+  const examples = (EXAMPLES[language.split("-")[0]] ?? []).map((text) => {
+    const button = element("button", { type: "button", lang: language, dir: "auto" }, text);
+    button.addEventListener("click", () => setText(text));
+    return button;
+  });
+  byId("examples").hidden = !examples.length;
+  byId("examples").replaceChildren("Examples: ", ...examples);
 }
 
 async function modelFor(text, signal) {
@@ -115,9 +183,14 @@ function swap() {
   showChoices();
   byId("target-language").value = from;
   showChoices();
-  source.value = target.textContent;
+  setText(target.inert ? source.value : target.textContent);
+}
+
+function setText(text) {
+  source.value = text;
   forgetPlaces();
   translate();
+  source.focus();
 }
 
 // ---- terms
@@ -139,7 +212,8 @@ const request = (model, glossary, more) => ({
   model: model.name,
   source: model.source,
   target: model.target,
-  alignments: !model.parses,
+  alignments: Boolean(model.name) && !model.parses,
+  token_scores: true,
   ...(Object.keys(glossary).length ? { glossary } : {}),
   ...more,
 });
@@ -168,7 +242,7 @@ async function translate() {
       say("");
       return;
     }
-    target.classList.add("old");
+    target.classList.add("old"); // until the new translation is there
     const model = await modelFor(text, signal);
     const cut = { text, source: model.source, target: model.target };
     const { sentences, gaps, target_gaps } = await ask("v1/sentences", cut, signal);
@@ -193,10 +267,19 @@ async function translate() {
     else if (failed) say(`A sentence was not translated: ${failed.error}.`, true);
     else say(`Translated${detected}.`);
   } catch (error) {
+    if (error.name !== "AbortError") outdate();
     report(error);
   } finally {
     if (!signal.aborted) target.classList.remove("old");
   }
+}
+
+// What is shown translates another text than the one that is there, so nothing is done with it.
+function outdate() {
+  closeSentence(false);
+  target.inert = true;
+  byId("copy").disabled = true;
+  byId("legend").hidden = true;
 }
 
 const later = () => {
@@ -204,18 +287,34 @@ const later = () => {
   timer = setTimeout(translate, PAUSE);
 };
 
+// Returns the level of the mean probability of the pieces, and that in %; null: it is not known.
+function confidence(scores) {
+  if (!scores?.length) return null;
+  const mean = Math.exp(scores.reduce((sum, score) => sum + score, 0) / scores.length);
+  const [, level] = LEVELS.find(([least]) => mean >= least);
+  return { level, percent: Math.round(100 * mean) };
+}
+
+function showConfidence(span, scores) {
+  const found = confidence(scores);
+  for (const [, level] of LEVELS) span.classList.toggle(level, level === found?.level);
+  if (found) span.title = `Confidence ${found.level}: ${found.percent} %`;
+  else span.removeAttribute("title");
+}
+
 function show(next) {
   closeSentence(false);
   shown = next;
+  target.inert = false;
   const { sentences, gaps, target_gaps = gaps, translations, model } = shown;
   const attributes = { role: "button", tabindex: "0", "aria-expanded": "false" };
   const spans = sentences.map((sentence, place) => {
-    const { text, error } = translations[place];
+    const { text, error, token_scores } = translations[place];
     const span = element("span", { ...attributes, class: "sentence" }, error ? sentence : text);
     if (error) {
       span.classList.add("failed");
       span.title = error;
-    }
+    } else showConfidence(span, token_scores);
     for (const [event, isMarked] of [
       ["pointerenter", true],
       ["pointerleave", false],
@@ -235,11 +334,12 @@ function show(next) {
     [target, spans, target_gaps],
     [byId("mirror"), sentences.map((sentence) => element("span", {}, sentence)), gaps],
   ];
-  for (const [side, parts, between] of sides)
-    side.replaceChildren(...between.flatMap((gap, place) => [gap, parts[place] ?? ""]));
+  for (const [side, parts, around] of sides)
+    side.replaceChildren(...around.flatMap((gap, place) => [gap, parts[place] ?? ""]));
   byId("mirror").append("\n"); // a text area keeps room for a line after the last line end
   target.lang = model?.target ?? "";
-  byId("copy").hidden = !sentences.length || !navigator.clipboard;
+  byId("copy").disabled = !sentences.length || !navigator.clipboard;
+  byId("legend").hidden = !translations.some(({ token_scores }) => token_scores?.length);
 }
 
 const spanOf = (place) => target.querySelectorAll(".sentence")[place];
@@ -253,6 +353,15 @@ function mark(place, isMarked, name = "marked") {
 // The text changes before its sentences are known again: until then, no mark would be in its place.
 function forgetPlaces() {
   byId("mirror").replaceChildren(source.value, "\n");
+  showCount();
+}
+
+function showCount() {
+  const count = [...source.value].length; // as the service counts them
+  const most = mostCharacters < Infinity ? ` of at most ${mostCharacters.toLocaleString("en")}` : "";
+  const unit = count === 1 && !most ? "character" : "characters";
+  say(`${count.toLocaleString("en")}${most} ${unit}`, count > mostCharacters, byId("count"));
+  byId("clear").disabled = !count;
 }
 
 // ---- one sentence
@@ -287,6 +396,7 @@ function showAlternatives(place, ranked) {
     const input = element("input", { type: "radio", name: "alternative" });
     const choose = () => {
       spanOf(place).textContent = alternative.text;
+      showConfidence(spanOf(place), alternative.token_scores);
       showWords(place, alternative);
     };
     input.checked = alternative.text === current;
@@ -304,12 +414,59 @@ function showAlternatives(place, ranked) {
   byId("sentence").scrollIntoView({ block: "nearest" });
 }
 
-function showWords(place, alternative) {
-  const links = alternative.alignment ?? [];
+async function showWords(place, alternative) {
+  showForm(place, alternative);
+  const source = shown.sentences[place];
   const split = (text) => text.split(/\s+/).filter(Boolean);
-  const words = [split(shown.sentences[place]), split(alternative.text)].map((side) =>
-    side.map((word) => element("span", { tabindex: "-1" }, word)),
-  );
+  const isUnspaced = UNSPACED.test(source) || UNSPACED.test(alternative.text);
+  if (!isUnspaced || !alternative.alignment?.length) {
+    drawWords([source, alternative.text].map(split), alternative.alignment ?? []);
+    return;
+  }
+  drawWords([[], []], []); // until the pieces are there
+  try {
+    const { words, links } = await linkedPieces(opener.signal);
+    drawWords(words, links);
+  } catch (error) {
+    report(error);
+  }
+}
+
+// Returns the words of both sides, and links each of the target to the one it attends to most.
+async function linkedPieces(signal) {
+  const form = [...new FormData(byId("attention"))];
+  const fields = Object.fromEntries(form.filter(([name]) => name !== "api_key"));
+  const answer = await answerTo("v1/attention", fields, signal);
+  const [, data] = DATA.exec(await answer.text());
+  const { pieces, kinds, aligning_layer } = JSON.parse(data);
+  const heads = kinds.find((kind) => kind.queries !== kind.keys).weights[aligning_layer];
+  const sides = [wordsOf(pieces.source), wordsOf(pieces.target_output)];
+  const weight = (query, key) => heads.reduce((sum, head) => sum + head[query][key], 0);
+  const total = (queries, keys) =>
+    queries.flatMap((query) => keys.map((key) => weight(query, key))).reduce((a, b) => a + b);
+  const links = (sides[0].length ? sides[1] : []).map(({ places }, number) => {
+    const weights = sides[0].map((each) => total(places, each.places));
+    return [weights.indexOf(Math.max(...weights)), number];
+  });
+  return { words: sides.map((side) => side.map(({ text }) => text)), links };
+}
+
+// A word is a piece in text without spaces; elsewhere it begins where a piece has a space.
+function wordsOf(pieces) {
+  const words = [];
+  const isApart = UNSPACED.test(pieces.join("")) || !pieces.some((piece) => piece.startsWith("▁"));
+  for (const [place, piece] of pieces.entries()) {
+    const text = piece.replaceAll("▁", "");
+    if (MARK.test(text)) continue;
+    if (isApart || piece.startsWith("▁") || !words.length) words.push({ text: "", places: [] });
+    words.at(-1).text += text;
+    words.at(-1).places.push(place);
+  }
+  return words.filter(({ text }) => text.trim());
+}
+
+function drawWords(texts, links) {
+  const words = texts.map((side) => side.map((word) => element("span", { tabindex: "-1" }, word)));
   for (const [side, spans] of words.entries()) {
     const line = byId(["source-words", "target-words"][side]);
     line.lang = side ? shown.model.target : shown.model.source;
@@ -334,13 +491,17 @@ function showWords(place, alternative) {
     }
   }
   byId("words").hidden = !links.length;
+}
+
+function showForm(place, alternative) {
   const form = byId("attention");
   form.elements.text.value = shown.sentences[place];
   form.elements.translation.value = alternative.text;
-  form.elements.model.value = shown.model.name;
+  form.elements.model.value = shown.model.name ?? "";
   form.elements.source.value = shown.model.source;
   form.elements.target.value = shown.model.target;
   form.elements.api_key.value = sessionStorage.getItem("key") ?? "";
+  form.hidden = !shown.model.name;
   frame.hidden = true;
 }
 
@@ -368,24 +529,25 @@ function closeSentence(returnsFocus = true) {
 // ---- documents
 
 async function translateDocument(file) {
+  const line = byId("document-status");
   const body = new FormData();
   body.append("source", chosenSource());
   body.append("target", byId("target-language").value);
   body.append("file", file);
-  say(`Translating ${file.name} …`);
+  say(`Translating ${file.name} …`, false, line);
   try {
     const { translatedFileUrl, failedSegments } = await ask("translate_file", body);
     const name = translatedFileUrl.split("/").pop();
     const link = element("a", { href: `download_file/${name}`, download: file.name }, file.name);
-    say("Translated: ");
-    status.append(link);
+    say("Translated: ", false, line);
+    line.append(link);
     if (failedSegments.length) {
       const [{ text, error }] = failedSegments;
-      status.append(`, but for ${failedSegments.length} texts, such as “${text}”: ${error}`);
+      line.append(`, but for ${failedSegments.length} texts, such as “${text}”: ${error}`);
     }
     link.focus();
   } catch (error) {
-    report(error);
+    report(error, line);
   }
 }
 
@@ -393,11 +555,17 @@ async function translateDocument(file) {
 
 async function start() {
   try {
-    ({ models } = await ask("v1/models"));
+    const [found, languages, settings] = await Promise.all(
+      ["v1/models", "languages", "frontend/settings"].map((path) => ask(path)),
+    );
+    models = withOtherPairs(found.models, languages);
+    mostCharacters = settings.charLimit;
+    byId("file").accept = settings.supportedFilesFormat.join();
     const sources = names(unique(models.map((model) => model.source)));
     const detected = sources.length > 1 ? [[DETECT, "Detect language"]] : [];
     fill(byId("source-language"), [...sources, ...detected]);
     showChoices();
+    showCount();
     say("");
     if (source.value) translate();
   } catch (error) {
@@ -417,14 +585,22 @@ for (const id of ["source-language", "target-language", "model"])
     translate();
   });
 byId("swap").addEventListener("click", swap);
-byId("file").addEventListener("change", ({ target: { files } }) => {
-  if (files.length) translateDocument(files[0]);
+byId("clear").addEventListener("click", () => setText(""));
+byId("file").addEventListener("change", async ({ target: input }) => {
+  if (!input.files.length) return;
+  await translateDocument(input.files[0]);
+  input.value = ""; // the same file may be chosen again
 });
 const hasFile = (event) => event.dataTransfer?.types.includes("Files");
+const drag = (isOver) => document.body.classList.toggle("dragging", isOver);
 document.addEventListener("dragover", (event) => {
-  if (hasFile(event)) event.preventDefault(); // else the browser would open it
+  if (!hasFile(event)) return;
+  event.preventDefault(); // else the browser would open it
+  drag(true);
 });
+document.addEventListener("dragleave", ({ relatedTarget }) => drag(relatedTarget !== null));
 document.addEventListener("drop", (event) => {
+  drag(false);
   if (!hasFile(event)) return;
   event.preventDefault();
   translateDocument(event.dataTransfer.files[0]);

@@ -11,7 +11,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.pictures.attention import KINDS, Attention
-from nmt_cli.recipe.model_settings import ModelSettings, length_limits
+from nmt_cli.recipe.model_settings import ModelSettings, alignment_layer, length_limits
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.teacher_forcing import teacher_forcing
@@ -98,6 +98,7 @@ def attention_between(
         },
         languages_of(settings.text.source_language, settings.text.target_language),
         tuple(shown.layers),
+        alignment_layer(len(shown.layers)),
         tuple(shown.heads),
         {kind: weights[kind][:, heads] for kind in shown.kinds},
     )

@@ -327,7 +327,8 @@ def test_what_is_neither_recipe_nor_model_is_named(folder):
     (folder / "runs/base/sessions.jsonl").write_text("{}\n")
     assert refusal("runs/bsae") == (
         1,
-        "runs/bsae not found; give a recipe, a model directory, a checkpoint or a run directory.",
+        f"runs/bsae not found; the path is relative to {Path.cwd()}; give a recipe, a model "
+        "directory, a checkpoint or a run directory.",
     )
     assert refusal("runs") == (1, "runs holds runs; give runs/base.")
     assert refusal("table3/a-1-hed")[1].endswith("did you mean table3/a-1-head?")

@@ -101,6 +101,13 @@ def test_every_line_joins_its_words(show, count):
     assert lines(browser) == [expected_lines(attention, "memory", layer) for layer in (0, 1)]
 
 
+def test_it_begins_with_the_attention_to_the_source(show):
+    attention = attention_of(words(5, 1), words(4, 2))
+    assert lines(show(attention)) == [expected_lines(attention, "memory", layer=1)]
+    alone = attention._replace(weights={"encoder": attention.weights["encoder"]})
+    assert lines(show(alone)) == [expected_lines(alone, "encoder", layer=1)]
+
+
 @pytest.mark.parametrize("count", [5, 60])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_overlaps(show, count, width):
@@ -125,6 +132,7 @@ def test_nothing_overlaps(show, count, width):
 def test_the_keyboard_chooses_a_word(show):
     attention = attention_of(words(7, 3), words(6, 4))
     browser = show(attention, height=300)
+    toggle(browser, "kinds", 0)
     everything = [expected_lines(attention, "encoder", 1)]
     assert browser.evaluate("document.querySelectorAll('.figure [tabindex=\"0\"]').length") == 2
     for _ in range(20):
@@ -174,6 +182,7 @@ def test_the_pointer_shows_the_lines_of_a_word(show):
 def test_heads_are_chosen_one_by_one_and_together(show):
     attention = attention_of(words(5, 3), words(6, 4), heads=tuple(range(1, 17)))
     browser = show(attention)
+    toggle(browser, "kinds", 0)
     everything = browser.evaluate(LINES)[0]
     assert len({style for *_, style, _ in everything}) == 16
     browser.evaluate("document.querySelector('[aria-label=\"none heads\"]').click()")
@@ -195,6 +204,7 @@ def test_the_table_has_the_weights_of_a_word(show):
     attention = attention_of(words(5, 3), words(6, 4))
     weights, source = attention.weights["encoder"][1], attention.pieces["source"]
     browser = show(attention)
+    toggle(browser, "kinds", 0)
     browser.evaluate("document.querySelector('summary').click()")
     heading, *rows = table(browser)
     assert heading == ["Source", "head 1", "head 2", "head 3"]
@@ -215,6 +225,7 @@ def test_the_table_has_the_weights_of_a_word(show):
 def test_text_is_only_text(show):
     attention = attention_of(HOSTILE, HOSTILE[::-1])
     browser = show(attention._replace(model="<b>&amp;", source=HOSTILE[1], target=HOSTILE[0]))
+    toggle(browser, "kinds", 0)
     assert browser.evaluate("typeof hacked") == "undefined"
     assert browser.evaluate("document.images.length") == 0
     shown = "[...document.querySelectorAll('.queries li')].map((word) => word.textContent)"
@@ -243,6 +254,7 @@ def test_light_and_dark(show, scheme, page, palette):
 def test_a_screen_reader_gets_names_for_everything(show):
     attention = attention_of(words(5, 1), words(4, 2))
     browser = show(attention)
+    toggle(browser, "kinds", 0)
     nodes = [
         (node["role"]["value"], node.get("name", {}).get("value", ""))
         for node in browser.call("Accessibility.getFullAXTree")["nodes"]
@@ -260,6 +272,7 @@ def test_a_screen_reader_gets_names_for_everything(show):
 def test_the_status_names_the_strongest_weights_of_a_word(show):
     attention = attention_of(words(7, 3), words(6, 4))
     browser = show(attention)
+    toggle(browser, "kinds", 0)
     browser.evaluate("document.querySelectorAll('.keys li')[2].focus()")
     text = browser.evaluate("document.getElementById('status').innerText")
     source, weights = attention.pieces["source"], attention.weights["encoder"][1, :, :, 2]

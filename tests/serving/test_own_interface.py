@@ -183,7 +183,8 @@ def test_the_page_loads_nothing_from_elsewhere(running_service):
     answer = requests.get(f"{running_service.url}/", timeout=30)
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none';")
     links = re.findall(r'(?:src|href|action)="([^"]*)"', answer.text)
-    assert set(links) == {"data:,", "docs", "page.css", "page.js", "v1/attention"}
+    (icon,) = [link for link in links if link.startswith("data:image/svg+xml,")]
+    assert set(links) == {icon, "docs", "page.css", "page.js", "v1/attention"}
     for name in ("page.css", "page.js"):
         found = requests.get(f"{running_service.url}/{name}", timeout=30)
         assert (found.status_code, "://" in found.text) == (200, False)

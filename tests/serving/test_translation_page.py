@@ -1,9 +1,13 @@
 """The page of the service in a real browser, used by its keyboard alone."""
 
+import json
 from concurrent.futures import Future
 
+import numpy as np
 import pytest
 
+from nmt_cli.serving.models import Models
+from nmt_cli.serving.requests import RefusedError
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
 from tests.browser import needs_chromium
@@ -245,6 +249,239 @@ def test_the_box_grows_with_its_text(page):
     page.wait_for(f"{SENTENCES}.length === 60")
     assert page.evaluate(hidden) == [0, 0]
     assert page.evaluate("document.getElementById('source').clientHeight") > 400
+
+
+def box(element):
+    """Return the expression of where an element is."""
+    return f"document.getElementById('{element}').getBoundingClientRect()"
+
+
+def test_the_boxes_are_of_equal_height_beside_each_other(page):
+    for text in ("", LONG):
+        page.write(text)
+        page.wait_for(f"{SENTENCES}.length === {30 if text else 0}")
+        tops, heights = page.evaluate(
+            f"['top', 'height'].map((of) => [{box('editor')}[of], {box('target')}[of]])"
+        )
+        assert tops[0] == tops[1]
+        assert heights[0] == pytest.approx(heights[1], abs=1)
+    assert page.evaluate(f"{box('choices')}.bottom <= {box('editor')}.top")
+
+
+def test_the_translation_follows_its_text_on_a_telephone(telephone):
+    telephone.write(TEXT)
+    telephone.wait_for(f"{STATUS} === 'Translated.'")
+    between = telephone.evaluate(f"{box('target')}.top - {box('source')}.bottom")
+    assert 0 <= between < 60  # the count and a button
+    assert telephone.evaluate(f"{box('target')}.bottom <= {box('drop')}.top")
+    assert telephone.evaluate(in_sight("#status"))
+
+
+def test_the_status_is_by_the_translation_and_read_aloud(page):
+    type_text(page, TEXT, 2)
+    place = "document.getElementById('status')"
+    assert page.evaluate(f"{place}.getAttribute('aria-live')") == "polite"
+    assert page.evaluate(f"{place}.closest('.side').contains(document.getElementById('target'))")
+    assert 0 <= page.evaluate(f"{box('status')}.top - {box('target')}.bottom") < 20
+
+
+def test_a_text_is_counted_and_cleared(page, running_service):
+    count = "document.getElementById('count').textContent"
+    most = running_service.service.limits.characters
+    clear = "document.getElementById('clear')"
+    assert page.evaluate(count) == f"0 of at most {most:,} characters"
+    assert page.evaluate(f"{clear}.disabled")
+    page.write("猫😀.")
+    assert page.evaluate(count) == f"3 of at most {most:,} characters"
+    page.wait_for(f"{SENTENCES}.length === 1")
+    tab_to(page, "#clear")
+    page.press("Enter")
+    page.wait_for(f"{SENTENCES}.length === 0 && {STATUS} === ''")
+    assert page.evaluate(f"{FOCUSED}.id + {FOCUSED}.value") == "source"
+    assert page.evaluate(f"{clear}.disabled")
+
+
+def test_disabled_buttons_are_seen_to_be(page):
+    style = "getComputedStyle(document.getElementById('{}'))"
+    disabled, enabled = (
+        page.evaluate(f"(({{borderStyle, cursor}}) => [borderStyle, cursor])({style.format(each)})")
+        for each in ("copy", "close")
+    )
+    assert (disabled, enabled) == (["dashed", "not-allowed"], ["solid", "pointer"])
+
+
+def test_examples_are_in_the_language_of_the_text(page):
+    examples = "[...document.querySelectorAll('#examples button')]"
+    found = page.evaluate(f"{examples}.map((each) => each.lang + each.textContent)")
+    assert found == ["enTwo children are playing in the garden.", "enWhere is the nearest station?"]
+    choose(page, "source", "de")
+    assert page.evaluate(f"{examples}.map((each) => each.lang)") == ["de", "de"]
+    page.evaluate(f"{examples}[1].click()")
+    page.wait_for(f"{SENTENCES}.length === 1")
+    assert page.evaluate(f"{FOCUSED}.value") == "Wo ist der nächste Bahnhof?"
+
+
+def choose(page, side, code):
+    """Choose the language of a side as the pointer does."""
+    select = f"document.getElementById('{side}-language')"
+    page.evaluate(f"{select}.value = '{code}'; {select}.dispatchEvent(new Event('change'))")
+
+
+def test_targets_are_those_of_the_source_and_swapping_needs_a_model(browser):
+    targets = "[...document.querySelectorAll('#target-language option')].map((each) => each.value)"
+    pairs = ("en:de", "de:en", "de:fr", "fr:ar")
+    with running([f"{REVERSING}={each}" for each in pairs]) as service:
+        browser.open(f"{service.url}/")
+        browser.wait_for(f"{targets}.length")
+        found = {}
+        for source in ("en", "de", "fr"):
+            choose(browser, "source", source)
+            swap = browser.evaluate("document.getElementById('swap').disabled")
+            found[source] = (browser.evaluate(targets), not swap)
+        assert found == {"en": (["de"], True), "de": (["en", "fr"], True), "fr": (["ar"], False)}
+        choose(browser, "source", "de")
+        browser.evaluate("document.getElementById('source').focus()")
+        type_text(browser, FIRST, 1)
+        before = browser.evaluate(SENTENCES)
+        browser.evaluate("document.getElementById('swap').click()")
+        browser.wait_for("shown.model?.source === 'en' && shown.model?.target === 'de'")
+        assert browser.evaluate("[source.value]") == before
+        assert browser.problems == []
+
+
+def test_pairs_that_no_model_has_alone_are_offered(page, running_service, submitted):
+    """The service may list more pairs than models, and chooses the models of such a pair."""
+    languages = "[{ code: 'en', targets: ['en', 'de', 'ja'] }]"
+    page.evaluate(f"models = withOtherPairs(models, {languages}); showChoices()")
+    targets = "[...document.querySelectorAll('#target-language option')].map((each) => each.value)"
+    assert page.evaluate(targets) == ["de", "ja"]
+    asked = "request(models.at(-1), {}, { text: 'a' })"
+    assert page.evaluate(f"JSON.parse(JSON.stringify({asked}))") == {
+        "source": "en", "target": "ja", "alignments": False, "token_scores": True, "text": "a",
+    }  # fmt: skip
+
+
+def test_after_an_error_the_old_translation_is_dimmed_and_useless(
+    page, running_service, monkeypatch
+):
+    type_text(page, TEXT, 2)
+    reason = "This looks like German; models: en to de, de to fr"
+    find = Models.find
+
+    def refuse(*_):
+        raise RefusedError(400, reason)
+
+    monkeypatch.setattr(Models, "find", refuse)
+    page.write(" Zwei Kinder.")
+    page.wait_for(f"{STATUS} === '{reason}'")
+    faint = "getComputedStyle(document.getElementById('target')).opacity"
+    assert float(page.evaluate(faint)) < 0.5
+    assert page.evaluate("target.inert && document.getElementById('copy').disabled")
+    assert page.evaluate("status.classList.contains('error')")
+    monkeypatch.setattr(Models, "find", find)
+    page.write(" Two cats.")
+    page.wait_for(f"{STATUS} === 'Translated.'")
+    assert page.evaluate(faint) == "1"
+    assert not page.evaluate("target.inert || status.classList.contains('error')")
+    page.problems.clear()  # the browser notes the status of the answer
+
+
+def test_confidence_is_a_colour_a_line_and_words(page, running_service, monkeypatch):
+    of_each = {"ant.": [-0.1, -0.3], "bee.": [-0.7, -0.7], "cat.": [-3.0, -0.1]}
+    answers = {
+        text: Translation(text, -1.0, token_scores=tuple(scores))
+        for text, scores in of_each.items()
+    }
+
+    def submit(request):
+        future: Future[Translation] = Future()
+        future.set_result(answers[request.text])
+        return future
+
+    monkeypatch.setattr(running_service.here.translator, "submit", submit)
+    type_text(page, " ".join(of_each), 3)
+    shown = "[...document.querySelectorAll('.sentence')].map((span) => [span.title, "
+    shown += "getComputedStyle(span).textDecorationLine, "
+    shown += "getComputedStyle(span).textDecorationStyle])"
+    assert page.evaluate(shown) == [
+        ["Confidence high: 82 %", "none", "solid"],
+        ["Confidence medium: 50 %", "underline", "dotted"],
+        ["Confidence low: 21 %", "underline", "wavy"],
+    ]
+    legend = page.evaluate("document.getElementById('legend').innerText")
+    assert all(word in legend for word in ("high", "medium (dotted line)", "low (wavy line)"))
+
+
+def test_words_of_text_without_spaces_are_linked_by_their_pieces(page, running_service):
+    text = "ant猫bee cat dog."
+    type_text(page, text, 1)
+    page.evaluate("document.querySelector('.sentence').click()")
+    page.wait_for(IS_OPEN)
+    words = "[...document.querySelectorAll('#{}-words span')]"
+    page.wait_for(f"{words.format('target')}.length > 0")
+    drawn = running_service.here.translator.attention(
+        text, page.evaluate("target.textContent"), "name"
+    )
+    shown, of_words = [], []
+    for side, name in (("source", "source"), ("target", "target_output")):
+        pieces = [each for each in drawn.pieces[name] if each != "</s>"]
+        numbers = np.cumsum([each.startswith("▁") for each in pieces])
+        joined = ["".join(pieces).split("▁")[number] for number in range(numbers[-1] + 1)]
+        shown.append([each for each in joined if each])
+        of_words.append([np.flatnonzero(numbers == n) for n, each in enumerate(joined) if each])
+        found = page.evaluate(f"{words.format(side)}.map((span) => span.textContent)")
+        assert found == shown[-1]
+    weights = drawn.weights["memory"][-1].sum(0)
+    sums = [weights[np.ix_(of_words[1][0], each)].sum() for each in of_words[0]]
+    page.evaluate(f"{words.format('target')}[0].focus()")
+    most = shown[0][int(np.argmax(sums))]
+    page.wait_for(f"{STATUS} === '“{shown[1][0]}” belongs to “{most}”.'")
+    of_japanese = page.evaluate("wordsOf(['▁子', 'ども', 'は', '▁', '庭', '</s>'])")
+    assert of_japanese == [
+        {"text": "子", "places": [0]},
+        {"text": "ども", "places": [1]},
+        {"text": "は", "places": [2]},
+        {"text": "庭", "places": [4]},
+    ]
+
+
+def test_translations_of_sentences_without_spaces_have_a_space_between(page):
+    cut = {"sentences": ["猫。", "犬。"], "gaps": ["", "", ""]}
+    page.evaluate(
+        "show({ model: models[0], translations: [{ text: 'A cat.' }, { text: 'A dog.' }], "
+        f"...{json.dumps(cut)} }})"
+    )
+    assert page.evaluate("target.textContent") == "A cat. A dog."
+    assert page.evaluate("document.getElementById('mirror').textContent") == "猫。犬。\n"
+    page.evaluate(
+        "show({ model: models[0], translations: [{ text: '猫。' }, { text: '犬。' }], "
+        f"...{json.dumps(cut)} }})"
+    )
+    assert page.evaluate("target.textContent") == "猫。犬。"
+
+
+def test_a_dropped_document_is_translated(page):
+    page.evaluate(
+        """
+        (() => {
+          const transfer = new DataTransfer();
+          transfer.items.add(new File(["ant bee."], "animals.txt", { type: "text/plain" }));
+          const options = { dataTransfer: transfer, cancelable: true };
+          document.dispatchEvent(new DragEvent("dragover", options));
+          window.wasDragging = document.body.classList.contains("dragging");
+          document.dispatchEvent(new DragEvent("drop", options));
+        })()
+        """
+    )
+    result = "document.getElementById('document-status')"
+    page.wait_for(f"{result}.textContent === 'Translated: animals.txt'")
+    assert page.evaluate(f"{result}.querySelector('a').download") == "animals.txt"
+    assert page.evaluate("wasDragging && !document.body.classList.contains('dragging')")
+    accepted = page.evaluate("document.getElementById('file').accept").split(",")
+    assert {".docx", ".html", ".srt"} <= set(accepted)
+    tab_to(page, "#file")
+    outline = "getComputedStyle(document.getElementById('drop')).outlineStyle"
+    assert page.evaluate(outline) == "solid"
 
 
 def in_sight(element):
