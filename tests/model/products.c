@@ -6,7 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static float chance(void) { return 2.f * (float)rand() / (float)RAND_MAX - 1.f; }
+static int are_extreme; /* random numbers are -1 or 1 */
+
+static float chance(void) {
+    float number = 2.f * (float)rand() / (float)RAND_MAX - 1.f;
+    return are_extreme ? copysignf(1.f, number) : number;
+}
 
 /* the product of row r and the weights [I] of an output; in int8, of the rounded row and rounded weights */
 static double expected(long type, const float *weights, const float *rows, const float *rounded, long R, long I,
@@ -17,7 +22,7 @@ static double expected(long type, const float *weights, const float *rows, const
     for (long i = 0; i < I; i++) most = most > fabsf(weights[i]) ? most : fabsf(weights[i]);
     float scale = most / 127.f, inverse = 1.f / scale;
     for (long i = 0; i < I; i++)
-        if (type == INT8) sum += ((int)integers[i] - 128) * (double)rintf(weights[i] * inverse);
+        if (type == INT8) sum += (int8_t)(integers[i] - OFFSET) * (double)rintf(weights[i] * inverse);
         else sum += rows[r * I + i] * (double)weights[i];
     return type == INT8 ? sum * rounded[r] * scale : sum;
 }
@@ -146,5 +151,7 @@ int main(void) {
                 found |= differs(type, sizes[r], large[o % 3], sizes[o]);
             }
     found |= differs(FP32, 40, 512, 2048) | differs(INT8, 40, 512, 2048); /* several threads */
+    are_extreme = 1;
+    found |= differs(INT8, 16, 100, 100);
     return found;
 }

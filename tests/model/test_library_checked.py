@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.levels import LEVELS_HERE
+
 ROOT = Path(__file__).parents[2]
 HERE, SOURCES = Path(__file__).parent, ROOT / "nmt_cli/model/compiled"
 SANITIZERS = "-g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
@@ -79,6 +81,16 @@ def test_threads_share_work_without_races(tmp_path):
     checked = compiled(tmp_path, ["gcc"], "shared_work.c", "-g", "-fsanitize=thread")
     result = run(checked, "before a fork")
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["v3", "v4"])
+def test_results_without_vnni_are_those_of_sums_in_double_precision(tmp_path, level):
+    if level not in LEVELS_HERE or shutil.which("gcc") is None:
+        pytest.skip("this CPU has no such level, or there is no gcc")
+    flags = (f"-march=x86-64-{level}", "-ffp-contract=fast", f"-DLEVEL={level}")
+    result = run(compiled(tmp_path, ["gcc"], "products.c", *flags))
+    assert result.returncode == 0, result.stdout
 
 
 ZIG = [sys.executable, "-m", "ziglang", "cc"]

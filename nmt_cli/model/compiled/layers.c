@@ -47,18 +47,18 @@
 enum type { FP32, BF16, INT8 };
 #define GROUP 4
 
-/* whether instructions take the integers of a row as unsigned */
-#if defined __ARM_FEATURE_DOTPROD
-#define IS_UNSIGNED 0
+/* whether instructions take the integers of a row as unsigned; then rows have OFFSET added to them */
+#if defined __AVX512F__ || defined __AVXVNNI__
+#define OFFSET 128
 #else
-#define IS_UNSIGNED 1
+#define OFFSET 0
 #endif
 
 /* a weight matrix [O, I] in blocks of outputs, the last one filled up with 0: [O / BLOCK, I / numbers of a
    group, BLOCK] groups. ``bias`` [O] may be NULL.
 
-   In int8 each output has a scale [O]. Instructions of x86 multiply unsigned by signed integers, so rows have
-   128 added to them; ``sums`` [O], 128 times the sum of an output's weights, are subtracted from the products. */
+   In int8 each output has a scale [O]; ``sums`` [O], OFFSET times the sum of an output's weights, are subtracted
+   from the products. */
 typedef struct {
     const char *blocks;
     const float *bias, *scales;
@@ -279,7 +279,7 @@ INLINE void pack_block(const float *weight, long type, long I, long O, char *blo
             long count = I - first < most ? I - first : most;
             const float *row = weight + o * I + first;
             int32_t sum = pack_groups(row, type, count, type == INT8 ? scales[o] : 0.f, block + o * GROUP);
-            if (type == INT8) sums[o] += IS_UNSIGNED * 128 * (uint32_t)sum;
+            if (type == INT8) sums[o] += OFFSET * (uint32_t)sum;
         }
 }
 
@@ -312,19 +312,6 @@ void EXPORTED(unpack)(const Matrix *matrix, char *weights) {
         for (long i = 0; i < steps; i++) memcpy(weights + i * GROUP, group_of(matrix, steps, o, i), GROUP);
 }
 
-#if !defined __AVX512VNNI__ && !defined __AVXVNNI__ && !defined __ARM_FEATURE_DOTPROD
-/* the sums [LANES], in int32, of the products of two pairs of neighbours */
-INLINE ints add_pairs(shorts a, shorts b) {
-#if defined __AVX512BW__
-    return (ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-#elif defined __AVX2__
-    return (ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#else
-#error "there is no level for this CPU"
-#endif
-}
-#endif
-
 /* sums [LANES], in int32, plus the products of the four integers of each group of a row and of weights */
 INLINE floats add_integers(floats sums, ints row, const char *weights) {
 #if defined __AVX512VNNI__
@@ -333,14 +320,21 @@ INLINE floats add_integers(floats sums, ints row, const char *weights) {
     return (floats)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)row,
                                            _mm256_loadu_si256((const __m256i *)weights));
 #elif defined __ARM_FEATURE_DOTPROD
-    int8x16_t integers = vreinterpretq_s8_s32((int32x4_t)(row ^ (int32_t)0x80808080)); /* less 128 again */
-    return (floats)vdotq_s32((int32x4_t)sums, integers, vld1q_s8((const int8_t *)weights));
-#else
+    return (floats)vdotq_s32((int32x4_t)sums, (int8x16_t)row, vld1q_s8((const int8_t *)weights));
+#elif defined __AVX512BW__
     /* 16-bit numbers hold the products of two pairs exactly; the instruction for bytes saturates */
     ints own = *(const ints *)weights;
     shorts even = (shorts)(row & 0x00ff00ff), odd = (shorts)((row >> 8) & 0x00ff00ff);
     shorts own_even = (shorts)((shorts)own << 8) >> 8, own_odd = (shorts)own >> 8;
-    return (floats)((ints)sums + add_pairs(even, own_even) + add_pairs(odd, own_odd));
+    return (floats)((ints)sums + (ints)_mm512_madd_epi16((__m512i)even, (__m512i)own_even) +
+                    (ints)_mm512_madd_epi16((__m512i)odd, (__m512i)own_odd));
+#elif defined __AVX2__
+    /* Rows are from -127 to 127, so 16 bits hold the sum of two products: at most 2 * 127 * 128. */
+    __m256i own = _mm256_loadu_si256((const __m256i *)weights);
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(own), _mm256_sign_epi8((__m256i)row, own));
+    return (floats)((ints)sums + (ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+#else
+#error "there is no level for this CPU"
 #endif
 }
 
@@ -429,13 +423,13 @@ INLINE void multiply_some(long type, const char *rows, const char *block, long s
     else multiply_block(type, rows, block, steps, 1, sums);
 }
 
-/* rounds a row [I] to int8, plus 128; returns its scale, which is NaN if a number is not finite */
+/* rounds a row [I] to int8, plus OFFSET; returns its scale, which is NaN if a number is not finite */
 static float round_to_int8(const float *row, long I, uint8_t *integers) {
     float scale = scale_of(row, I), inverse = 1.f / scale;
-    if (isnan(scale)) memset(integers, 128, I);
+    if (isnan(scale)) memset(integers, OFFSET, I);
     else
         for (long i = 0; i < I; i++)
-            integers[i] = (uint8_t)((int32_t)((row[i] * inverse + ROUNDING) - ROUNDING) + 128);
+            integers[i] = (uint8_t)((int32_t)((row[i] * inverse + ROUNDING) - ROUNDING) + OFFSET);
     return scale;
 }
 
