@@ -140,6 +140,11 @@ class SearchEngine:
         if not (of_single_lines and self.is_compiled):
             self.free_caches()
 
+    def release_graphs(self) -> None:
+        """Free the memory of CUDA graphs; they are recorded again when they are needed."""
+        if self._graphed is not None:
+            self._graphed.release()
+
     def free_caches(self) -> None:
         """Free the memory of caches; no search may continue."""
         self._model.reset(0, 1)
@@ -167,8 +172,8 @@ class SearchEngine:
 
             number = min(model.size_for(len(sentences)), most)
             return search.GraphedSearch(self._graphed, number, self.settings)
-        if self._graphed is not None and most == 1:
-            self._graphed.release()
+        if most == 1:
+            self.release_graphs()
         kind = Search if self._graphed is None or not have_rules else SearchOfRules
         return kind(self._model, len(sentences), self.settings, self._rules, self._choice)
 

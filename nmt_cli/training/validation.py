@@ -305,14 +305,14 @@ class Validator:
         settings = settings_of(
             self._recipe, corpus.tokenizer.size, corpus.labels, corpus.characters
         )
-        translator = Translator(
+        with Translator(
             settings._replace(pairs=()),  # lines have the tags of their sets, also none
             corpus.tokenizer,
             model,
             beam_size=beam_size,
             precision=precision,
-        )
-        return [self._translations(translator, each, stop) for each in self._sets]
+        ) as translator:  # whose graphs hold memory that training needs
+            return [self._translations(translator, each, stop) for each in self._sets]
 
     def _translations(
         self, translator: Translator, measured: ValidationSet, stop: StopRequest

@@ -268,9 +268,11 @@ class Translator:
     def close(self, *, cancel_futures: bool = False) -> None:
         """End ``submit``: wait for the submitted lines, or cancel those that wait for room.
 
-        At the end of a ``with`` block they are cancelled if it ends with an error.
+        At the end of a ``with`` block they are cancelled if it ends with an error. The memory of
+        CUDA graphs is freed.
         """
         self._submitted.close(cancel_futures=cancel_futures)
+        self._engine.release_graphs()
 
     def __enter__(self) -> Translator:
         return self

@@ -1,3 +1,4 @@
+import gc
 from typing import Any, NamedTuple
 
 import pytest
@@ -102,3 +103,44 @@ def test_tensors_sent_together_arrive_as_they_were(monkeypatch):
     assert of_one_copy.isdisjoint(each.untyped_storage().data_ptr() for each in tensors)
     assert len(of_one_copy) == 1
     assert device.sent_together(torch.device("cpu"), parts) is parts
+
+
+def test_a_gpu_with_a_number_is_the_current_one(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(device, "device_name", lambda name: name)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for name in ("cpu", "cuda", "cuda:1"):
+        assert choose_device(name) == torch.device(name)
+    assert chosen == [torch.device("cuda:1")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "found"),
+    [
+        (torch.OutOfMemoryError, "2.13.0+cu130", torch.OutOfMemoryError),
+        (torch.OutOfMemoryError, "2.12.1+cu130", UserError),
+        (RuntimeError, "2.13.0", UserError),
+    ],
+)
+def test_the_first_error_of_a_recording_is_its_cause(kind, version, found, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", version)
+    try:
+        try:
+            raise kind("CUDA out of memory: the first\nmore")
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+    except RuntimeError as error:
+        cause = device._why_not_recorded(error)
+    assert type(cause) is found
+    assert "the first" in str(cause)
+    if found is UserError:
+        assert str(cause).endswith(
+            "give --no-cuda-graphs, and the kernels are launched one by one."
+        )
+        assert "more" not in str(cause)
+
+
+def test_no_garbage_is_collected_in_a_recording():
+    with device._without_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled()

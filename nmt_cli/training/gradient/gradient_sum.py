@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nmt_cli.hardware.device import Readback
+from nmt_cli.hardware.device import Readback, mark_of_work
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, Ranks
 from nmt_cli.training.gradient.loss import LossSums
@@ -168,6 +168,12 @@ class GradientSum:
         self._num_received += 1
         if is_last and self._ranks.size > 1:
             self._send_in_order(len(self._buckets))
+
+    def wait_for_ranks(self) -> None:
+        """Wait until exchanges are done. Raises PeerLostError if another rank has not answered."""
+        mark = mark_of_work(self._flat.device)
+        if mark is not None:
+            self._ranks.wait_for(mark.query, lambda: TIMEOUT_SECONDS)
 
     def fail(self) -> None:
         """Send infinite losses and a failure: this rank could not compute its gradient."""

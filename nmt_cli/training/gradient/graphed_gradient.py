@@ -80,5 +80,6 @@ class GraphedGradient:
             self._total.add(losses(own), is_first=is_first)
 
         self._recorder.compute(step)
+        self._total.wait_for_ranks()  # a recording waits for all work, also of a lost rank
         replay = self._recorder.recorded(step)
         return _Graph(list(tensors_in(own)), list(self._model.buffers()), replay)
