@@ -48,7 +48,7 @@ class StopRequest:
     ) -> None:
         self.reason: str | None = None
         self.agreed: str | None = None
-        self._deadline, self._max_time = deadline, max_time
+        self.deadline, self._max_time = deadline, max_time
         self._second_interrupt_ends = second_interrupt_ends
         self._needed = dict[str, float]()  # seconds, the longest so far
 
@@ -57,24 +57,19 @@ class StopRequest:
             self.reason = MAX_TIME
         return self.reason is not None
 
-    @property
-    def has_deadline(self) -> bool:
-        """Whether training has to be saved by a certain time."""
-        return self._deadline is not None
-
     def has_time_to_validate(self) -> bool:
         """Return whether a validation will end in time, as far as an earlier one shows it."""
-        return not self.has_deadline or (
+        return self.deadline is None or (
             "validation" in self._needed and self._has_time_for("validation")
         )
 
     def _has_time_for(self, *alternatives: str) -> bool:
         """Return whether the longest of the alternatives and a save end before the deadline."""
-        if self._deadline is None:
+        if self.deadline is None:
             return True
         needed = self._needed.get("save", 0.0)
         needed += max(self._needed.get(what, 0.0) for what in alternatives)
-        return time.monotonic() + SPARE * needed < self._deadline
+        return time.monotonic() + SPARE * needed < self.deadline
 
     @property
     def why(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sys
 import time
@@ -10,8 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-    from typing_extensions import Never
+    from nmt_cli.messages.terminal_bar import TerminalBar
 
 SECONDS_BETWEEN_PLAIN_REPORTS = 10.0
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -77,8 +77,9 @@ def silence() -> None:
 class ProgressBar:
     """Counts work done in a ``with`` block: a bar on a terminal, else a line every ten seconds.
 
-    Both show the remaining time if the total is known or was given to ``expect``. The bar is
-    removed at the end of the block. With ``in_lines``, a terminal gets lines too: other programs
+    Both show the remaining time if the total is known or was given to ``expect``, or the time until
+    ``deadline``, in monotonic time, if the work stops before. The bar is removed at the end of the
+    block. With ``in_lines``, a terminal gets lines too: other programs
     may write to it at the same time, such as one that reads our output from a pipe, and would write
     behind a bar.
     """
@@ -92,26 +93,20 @@ class ProgressBar:
         *,
         hidden: bool = False,
         in_lines: bool = False,
+        deadline: float | None = None,
     ) -> None:
         self._description, self._unit, self._total = description, unit, total
         self._initial = self._done = initial
-        self._notes, self._is_estimate = "", False
+        self._notes, self._is_estimate, self._deadline = "", False, deadline
         self._started = self._last_report = time.monotonic()
         shown = not hidden and _logger.isEnabledFor(logging.INFO)
-        self._bar: tqdm[Never] | None = None
+        self._bar: TerminalBar | None = None
         self._plain = shown and (in_lines or not sys.stderr.isatty())
         if shown and not self._plain:
-            from tqdm import tqdm  # takes as long as half of numpy, and most output has no bar
+            # tqdm takes as long as half of numpy, and most output has no bar.
+            from nmt_cli.messages.terminal_bar import TerminalBar
 
-            self._bar = tqdm(
-                total=total,
-                initial=initial,
-                desc=description,
-                unit=f" {unit}",
-                leave=False,
-                dynamic_ncols=True,
-                file=sys.stderr,
-            )
+            self._bar = TerminalBar(printable(description), total, initial, self._fields)
 
     def expect(self, total: int, is_estimate: bool = True) -> None:
         """Show ``total`` as the total from now on, after "about" if it is an estimate."""
@@ -125,8 +120,6 @@ class ProgressBar:
         if notes is not None:
             self._notes = notes
         if self._bar is not None:
-            if notes is not None:
-                self._bar.set_postfix_str(notes, refresh=False)
             with suppress(OSError):
                 self._bar.update(amount)
         elif self._plain:
@@ -137,22 +130,36 @@ class ProgressBar:
         if now - self._last_report < SECONDS_BETWEEN_PLAIN_REPORTS:
             return
         self._last_report = now
-        notes = f"  {self._notes}" if self._notes else ""
-        info(f"{self._description}: {self._count_and_times(now - self._started)}{notes}")
-
-    def _count_and_times(self, elapsed: float) -> str:
-        of_total = left = ""
-        rate = (self._done - self._initial) / elapsed if elapsed > 0 else 0.0
+        of_total, notes = "", f"  {self._notes}" if self._notes else ""
         if self._total is not None:
             total = max(self._total, self._done)
             of_total = f" of {'about ' if self._is_estimate else ''}{total:,}"
-            if rate > 0:
-                left = f", {_clock((total - self._done) / rate)} left"
-        shown_rate = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-        return (
-            f"{self._done:,}{of_total} {self._unit}, {shown_rate} {self._unit}/s, "
-            f"{_clock(elapsed)} elapsed{left}"
-        )
+        count = f"{self._done:,}{of_total} {self._unit}"
+        info(f"{self._description}: {', '.join([count, *self._times()])}{notes}")
+
+    def _fields(self) -> list[str]:
+        """Return what the bar of a terminal shows, the most important first."""
+        count, (rate, elapsed, *left) = f"{self._done:,} {self._unit}", self._times()
+        if self._total is not None:
+            count = f"{self._done:,}/{max(self._total, self._done):,}"
+        return [count, *left, *filter(None, self._notes.split(", ")), rate, elapsed]
+
+    def _times(self) -> list[str]:
+        now = time.monotonic()
+        elapsed = now - self._started
+        rate = (self._done - self._initial) / elapsed if elapsed > 0 else 0.0
+        times = [
+            f"{f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'} {self._unit}/s",
+            f"{_clock(elapsed)} elapsed",
+        ]
+        seconds = math.inf
+        if self._total is not None and rate > 0:
+            seconds = max(0, self._total - self._done) / rate
+        if self._deadline is not None and self._deadline - now < seconds:
+            times.append(f"ends in {_clock(max(0.0, self._deadline - now))}")
+        elif seconds < math.inf:
+            times.append(f"{_clock(seconds)} left")
+        return times
 
     def __enter__(self) -> ProgressBar:
         return self

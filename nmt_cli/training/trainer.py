@@ -88,9 +88,10 @@ class Trainer:
         training, step = self.training, self.state.progress.step
         self.state.model.train()
         self.state.optimizer.make_moments()
-        if stop.has_deadline:
+        if stop.deadline is not None:
             stop.note_seconds("save", self._saver.estimated_seconds())
-        with logs.progress("train", "steps", training.recipe.training.last_step, step) as bar:
+        last, deadline = training.recipe.training.last_step, stop.deadline
+        with logs.progress("train", "steps", last, step, deadline=deadline) as bar:
             if step == 0 and training.recipe.data.stages:
                 training.log_stage()
             self._validate_and_save_if_due(stop)  # what a stop of the last session left undone

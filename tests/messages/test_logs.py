@@ -1,4 +1,9 @@
+import fcntl
 import io
+import os
+import re
+import struct
+import termios
 import time
 
 import pytest
@@ -110,7 +115,70 @@ def test_a_bar_takes_over_the_expected_total(monkeypatch):
         counter.expect(3003)
         now[0] += 1.0  # tqdm draws once in 0.1 s
         counter.advance(1500)
-    assert "1500/3003" in terminal.getvalue()
+    assert "1,500/3,003" in terminal.getvalue()
+
+
+def _resize(terminal, columns):
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+
+
+@pytest.fixture
+def pseudo_terminal(monkeypatch, clock):
+    """Return a function that moves the clock and returns the bar that a count then draws."""
+    ours, theirs = os.openpty()
+    _resize(ours, 80)
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    stderr = Terminal()
+    stderr.fileno = lambda: theirs
+
+    def drawn(counter, columns, amount, notes=None):
+        _resize(ours, columns)
+        clock[0] += 680
+        counter.advance(amount, notes)
+        (bar,) = re.findall(r"([^\r]+)\x1b\[J\r$", stderr.getvalue())
+        return bar
+
+    drawn.stderr = stderr
+    yield drawn
+    os.close(ours)
+    os.close(theirs)
+
+
+NOTES = "loss 3.201, perplexity 20.15, lr 1.23e-04, norm 1.05, 5,120 target tokens/s"
+
+
+def test_a_bar_has_the_fields_that_fit_the_terminal(pseudo_terminal, monkeypatch):
+    monkeypatch.setattr("sys.stderr", pseudo_terminal.stderr)
+    with logs.progress("train", "steps", total=20_000) as counter:
+        for columns, count, more in (
+            (200, "5,000/20,000, 34:00 left", f", {NOTES}, 7.4 steps/s, 11:20 elapsed"),
+            (100, "10,000/20,000, 22:40 left", ", loss 3.201, perplexity 20.15, lr 1.23e-04"),
+            (80, "15,000/20,000, 11:20 left", ", loss 3.201"),
+            (60, "20,000/20,000, 00:00 left", ""),
+            (40, "25,000/25,000", None),
+        ):
+            bar = pseudo_terminal(counter, columns, 5_000, NOTES)
+            full = re.fullmatch(r"train \|(.+)\| (.+)", bar)
+            assert full is not None
+            assert len(bar) < columns
+            assert len(full[1]) == (20 if columns > 40 else 16)
+            assert full[2] == count + (more or "")
+
+
+def test_a_bar_shows_when_the_work_ends_if_it_stops_before(pseudo_terminal, clock, monkeypatch):
+    monkeypatch.setattr("sys.stderr", pseudo_terminal.stderr)
+    end = clock[0] + 1360
+    with logs.progress("train", "steps", total=20_000, deadline=end) as counter:
+        assert "| 100/20,000, ends in 11:20" in pseudo_terminal(counter, 80, 100)
+    with logs.progress("train", "steps", total=20_000, deadline=end + 1360) as counter:
+        assert "| 19,000/20,000, 00:35 left" in pseudo_terminal(counter, 80, 19_000)
+
+
+def test_a_bar_without_a_total_has_the_unit(pseudo_terminal, monkeypatch):
+    monkeypatch.setattr("sys.stderr", pseudo_terminal.stderr)
+    with logs.progress("{Reading} \x07", "pairs") as counter:
+        expected = "{Reading} \\x07: 1,360 pairs, 2 pairs/s, 11:20 elapsed"
+        assert pseudo_terminal(counter, 80, 1360) == expected
 
 
 def test_hidden_progress_shows_nothing(capsys, clock, monkeypatch):
