@@ -28,6 +28,7 @@ def test_devices(monkeypatch):
             choose_device(name)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     assert choose_device("auto").type == "cuda"
     assert choose_device("cuda:1") == torch.device("cuda", 1)
 
@@ -126,7 +127,7 @@ def test_the_first_error_of_a_recording_is_its_cause(kind, version, found, monke
     monkeypatch.setattr(torch, "__version__", version)
     try:
         try:
-            raise kind("CUDA out of memory: the first\nmore")
+            raise kind("the first\nmore")
         finally:
             raise RuntimeError("operation failed due to a previous error during capture")
     except RuntimeError as error:

@@ -12,6 +12,7 @@ from nmt_cli.messages.proposals import any_of, slips
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
+LEAST_LENGTH = 20  # characters of a text whose language can be certain
 # All codes of two letters in ISO 639, with those of three letters and their names.
 LISTED = """\
 aa aar Afar, ab abk Abkhazian, ae ave Avestan, af afr Afrikaans, ak aka Akan, am amh Amharic,

@@ -40,6 +40,7 @@ REASONS = {
 
 
 MONTHS_ARE_NUMBERS = {"ja", "ko", "zh"}  # 5月 is May
+LEAST_CERTAIN = 0.8  # of the language of a translation, to refuse it
 
 
 class WrongAnswerError(Exception):
@@ -165,7 +166,7 @@ class Checks:
         if len(text) < language_codes.LEAST_LENGTH or wanted not in identifier.labels:
             return False
         label, certainty = identifier.classify(text)
-        if label == wanted or certainty < language_codes.LEAST_CERTAIN:
+        if label == wanted or certainty < LEAST_CERTAIN:
             return False
         if dict(identifier.rank(text))[wanted] >= self._least_probability:
             return False
