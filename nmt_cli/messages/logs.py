@@ -106,7 +106,9 @@ class ProgressBar:
             # tqdm takes as long as half of numpy, and most output has no bar.
             from nmt_cli.messages.terminal_bar import TerminalBar
 
-            self._bar = TerminalBar(printable(description), total, initial, self._fields)
+            self._bar = TerminalBar(
+                self._fields, desc=printable(description), total=total, initial=initial
+            )
 
     def expect(self, total: int, is_estimate: bool = True) -> None:
         """Show ``total`` as the total from now on, after "about" if it is an estimate."""

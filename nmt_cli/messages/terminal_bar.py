@@ -10,24 +10,15 @@ from tqdm import tqdm
 from tqdm.utils import disp_len
 
 BAR_WIDTH = 20  # characters
-USUAL_COLUMNS = 80  # where the terminal does not tell its width
+USUAL_COLUMNS = 80  # where the width of the terminal is not known
 
 
 class TerminalBar(tqdm):  # type: ignore[type-arg]  # it iterates over nothing
     """A bar with those of ``fields`` beside it, the first ones, that fit the width."""
 
-    def __init__(
-        self, description: str, total: int | None, initial: int, fields: Callable[[], list[str]]
-    ) -> None:
+    def __init__(self, fields: Callable[[], list[str]], **options: Any) -> None:
         self._fields = fields
-        super().__init__(
-            desc=description,
-            total=total,
-            initial=initial,
-            leave=False,
-            dynamic_ncols=True,
-            file=sys.stderr,
-        )
+        super().__init__(leave=False, dynamic_ncols=True, file=sys.stderr, **options)
 
     @property
     def format_dict(self) -> MutableMapping[str, Any]:
