@@ -105,12 +105,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if not torch.cuda.is_available():
             pytest.skip("only make gpu uses a GPU, and only where there is one")
         torch.manual_seed(1)
-    if item.get_closest_marker("compiler"):
-        from nmt_cli.hardware.machine import missing_for_compiling
-
-        missing = missing_for_compiling(torch.device("cpu"))
-        if missing:
-            pytest.skip(f"torch.compile needs {missing}")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -115,6 +115,7 @@ def test_the_epochs_of_a_text_sorted_by_length_are_those_of_its_training(monkeyp
     assert result.exit_code == 0, result.stderr
     recipe = read_recipe("./mine.yaml").recipe
     planned = planned_work(recipe, open_prepared(Path("prepared"), recipe, ""))
+    assert planned is not None
     comment = Path("mine.yaml").read_text().partition("training: # ")[2]
     epochs = float(comment.partition(" epochs")[0])
     assert epochs == pytest.approx(planned.epochs, rel=0.1)

@@ -137,25 +137,6 @@ def test_resume_goes_on_with_what_may_change(run, capsys):
     assert [json.loads(line)["from_step"] for line in sessions] == [0, 3]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of its own parts
-@pytest.mark.compiler
-def test_compiling_changes_rounding_only(run, tmp_path, capsys):
-    def losses(directory):
-        lines = (directory / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line)["loss"] for line in lines if '"batch_index"' in line]
-
-    logs.configure(quiet=False)
-    plain = run("training.max_steps=6", run_dir=tmp_path / "plain")
-    run("training.max_steps=3", compile=True)
-    compiled = run("training.max_steps=6", compile=True, resume=True)
-    assert losses(compiled) != losses(plain)  # or nothing was compiled
-    assert losses(compiled) == pytest.approx(losses(plain), rel=1e-5)
-    assert "The machine changed" not in capsys.readouterr().err
-    run("training.max_steps=7", resume=True)
-    assert "The machine changed: compiled (was True, is False)." in capsys.readouterr().err
-
-
 @pytest.mark.gpu
 def test_a_resumed_training_on_a_gpu_is_bit_equal_where_that_is_asked_for(run, tmp_path):
     def weights(directory):

@@ -107,7 +107,7 @@ def test_tensors_sent_together_arrive_as_they_were(monkeypatch):
 
 
 def test_a_gpu_with_a_number_is_the_current_one(monkeypatch):
-    chosen = []
+    chosen: list[torch.device] = []
     monkeypatch.setattr(device, "device_name", lambda name: name)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     for name in ("cpu", "cuda", "cuda:1"):

@@ -5,6 +5,7 @@ import re
 import struct
 import termios
 import time
+from typing import Any
 
 import pytest
 
@@ -128,16 +129,17 @@ def pseudo_terminal(monkeypatch, clock):
     ours, theirs = os.openpty()
     _resize(ours, 80)
     monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
-    stderr = Terminal()
+    stderr: Any = Terminal()
     stderr.fileno = lambda: theirs
 
-    def drawn(counter, columns, amount, notes=None):
+    def draw(counter, columns, amount, notes=None):
         _resize(ours, columns)
         clock[0] += 680
         counter.advance(amount, notes)
         (bar,) = re.findall(r"([^\r]+)\x1b\[J\r$", stderr.getvalue())
         return bar
 
+    drawn: Any = draw
     drawn.stderr = stderr
     yield drawn
     os.close(ours)

@@ -15,7 +15,7 @@ BOTH = {"source": "en", "target": "de"}
 
 @pytest.fixture
 def logged(monkeypatch):
-    lines = []
+    lines: list[str] = []
     monkeypatch.setattr(logs, "info", lines.append)
     return lines
 

@@ -63,6 +63,7 @@ def test_a_kernel_that_fails_or_computes_something_else_is_named(
         figure = r"the largest of their errors is \d\d% of what is allowed \(the .*%\)\.\n"
         assert re.fullmatch(f"Our kernels in Triton were tried: {figure}", lines)
     else:
+        assert found is not None
         assert re.fullmatch(why, found)
         assert lines == ""
     assert all(weight.grad is None for weight in engine.model.parameters())

@@ -3,12 +3,12 @@
 import re
 
 import pytest
-from fake_models import copying, tiny_recipe, untrained
 
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.outputs.attended_words import WordLinks, joined_links
 from nmt_cli.translating.segmentation.segments import Output, joined_for, sentences
+from tests.fake_models import copying, tiny_recipe, untrained
 
 ENGLISH = "The cat sleeps. It rains. We wait."
 JAPANESE = "猫が寝ている。雨だ！待とう。"
