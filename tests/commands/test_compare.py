@@ -408,6 +408,25 @@ def test_parsers_are_compared_by_f1():
     ]
 
 
+@pytest.mark.usefixtures("in_this_process")
+def test_validation_sets_that_do_not_decide_have_columns(folder, capfdbinary):
+    text = f"source: {folder}/validation.en, target: {folder}/validation.de"
+    sets = f"data.validation=[{{name: news, {text}}}, {{name: talks, {text}}}]"
+    do("base", overrides=[*SHORT, sets], output_format="json")
+    (row,) = json.loads(capfdbinary.readouterr().out)
+    assert list(row["validation_sets"]) == ["talks"]  # the first one decides
+    assert row["validation_sets"]["talks"] == row["perplexities"]  # it is the same text
+    rows = [
+        ComparedRow("base", 36_992, [4.5], [], [], None, validation_sets={"talks": [5.25]}),
+        ComparedRow("mine", 36_992, [4.0], [], [], None),
+    ]
+    assert as_table(rows).splitlines()[:3] == [
+        "recipe  seeds  10⁶ parameters  perplexity  talks ppl",
+        "base        1           0.037        4.50       5.25",
+        "mine        1           0.037        4.00",
+    ]
+
+
 @pytest.mark.parametrize("row", list(rows_of_table_3()), ids=lambda row: row.name)
 def test_the_papers_figures_are_those_of_its_table(row):
     paper = row_of(row.name)

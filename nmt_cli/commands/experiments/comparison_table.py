@@ -14,7 +14,7 @@ from nmt_cli.messages.figures import aligned, time_text
 from nmt_cli.messages.figures import short_number as number
 from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.metrics.scorer import Resampling
-from nmt_cli.report.run_history import RunHistory
+from nmt_cli.report.run_history import RunHistory, StepFigures
 from nmt_cli.training.experiment import Experiment
 
 
@@ -65,6 +65,7 @@ OURS = (
 )
 OF_TIME = "The time is that of the steps, and tokens/s the target tokens of one of its seconds."
 OF_SETS = "A column with the name of a test set holds its BLEU or F1."
+OF_VALIDATION = "Columns in ppl are perplexities of the validation sets that do not decide."
 PAPERS = "The paper's figures are those of its Table 3: of newstest2013, by the last checkpoint."
 HEADINGS = (
     "recipe", "seeds", "10⁶ parameters", "paper", "perplexity", "paper", "BLEU", "paper", "F1",
@@ -85,12 +86,14 @@ class ComparedRow(NamedTuple):
     signatures: tuple[str, ...] = ()  # the different ones of these BLEU
     seconds: Sequence[float] = ()  # in the steps of each run
     target_tokens: Sequence[float] = ()  # in these steps
+    validation_sets: Mapping[str, list[float]] = {}  # perplexities of those that do not decide
 
     def as_json(self) -> dict[str, Any]:
         """Return the row for JSON."""
         row = {**self._asdict(), "paper": self.paper._asdict() if self.paper else None}
-        if not self.test_sets:
-            del row["test_sets"]
+        for name in ("test_sets", "validation_sets"):
+            if not row[name]:
+                del row[name]
         return row
 
 
@@ -103,8 +106,11 @@ def as_rows(names: Sequence[str], histories: Sequence[RunHistory]) -> list[Compa
 
 
 def _row(name: str, histories: Sequence[RunHistory]) -> ComparedRow:
-    measured = (history.validation.column("perplexity") for history in histories)
-    perplexities = [float([math.nan, *values[np.isfinite(values)]][-1]) for values in measured]
+    perplexities = [_last_perplexity(history.validation) for history in histories]
+    others: dict[str, list[float]] = {}
+    for history in histories:
+        for of_set in history.validation_sets.keys() - {history.deciding_set}:
+            others.setdefault(of_set, []).append(_last_perplexity(history.validated(of_set)))
     bleus, f1s = (
         [history.scores[metric][figure] for history in histories if metric in history.scores]
         for metric, figure in (("bleu", "score"), ("parseval", "f1"))
@@ -123,18 +129,30 @@ def _row(name: str, histories: Sequence[RunHistory]) -> ComparedRow:
     paper = row_of(name)
     return ComparedRow(
         *(name, parameters, perplexities, bleus, f1s, paper, tests, tuple(signatures)),
-        *(seconds, tokens),
+        *(seconds, tokens, dict(sorted(others.items()))),
     )
+
+
+def _last_perplexity(figures: StepFigures) -> float:
+    values = figures.column("perplexity")
+    return float([math.nan, *values[np.isfinite(values)]][-1])
 
 
 def as_table(rows: Sequence[ComparedRow]) -> str:
     """Return the table without empty columns as text, and below it what its figures measure."""
     papers = [PAPERS] if any(row.paper is not None for row in rows) else []
     names = list(dict.fromkeys(name for row in rows for name in row.test_sets))
+    others = list(dict.fromkeys(name for row in rows for name in row.validation_sets))
     cells = [
-        (*_cells(row), *(_summary(row.test_sets.get(name, [])) for name in names)) for row in rows
+        (
+            *_cells(row),
+            *(_summary(row.validation_sets.get(name, [])) for name in others),
+            *(_summary(row.test_sets.get(name, [])) for name in names),
+        )
+        for row in rows
     ]
-    columns = zip((*HEADINGS, *names), *cells, strict=True)
+    headings = (*HEADINGS, *(f"{name} ppl" for name in others), *names)
+    columns = zip(headings, *cells, strict=True)
     table = zip(*(column for column in columns if any(column[1:])), strict=True)
     signatures = dict.fromkeys(signature for row in rows for signature in row.signatures)
     of_bleu = [f"The signature of BLEU is {' or '.join(signatures)}."] if signatures else []
@@ -142,6 +160,7 @@ def as_table(rows: Sequence[ComparedRow]) -> str:
         OURS,
         *of_bleu,
         *([OF_TIME] if any(row.seconds for row in rows) else []),
+        *([OF_VALIDATION] if others else []),
         *([OF_SETS] if names else []),
         *papers,
     ]
