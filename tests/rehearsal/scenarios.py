@@ -394,12 +394,14 @@ def _stub_collectives(mode: FakeCuda, ranks: int, dies_in_step: int | None = Non
     """
     collectives: Any = dist
     impatient: Any = trainer
+    recording: Any = gradient_sum  # which waits before a graph is recorded
     steps = itertools.count(1)
 
     def wait() -> None:
         if next(steps) == dies_in_step:
             mode.stuck = mode.stream
             impatient.TIMEOUT_SECONDS = impatient.GRACE_SECONDS = 0.01
+            recording.TIMEOUT_SECONDS = 0.01
 
     def noted(tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
         mode.mark(f"collective on {tensor.device.type}")
