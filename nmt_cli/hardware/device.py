@@ -27,14 +27,8 @@ Parts = TypeVar("Parts")
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device called ``name``; "auto" is the first GPU, or else the CPU.
-
-    A GPU with a number is the current one of this thread from then on: Triton launches there.
-    """
-    device = torch.device(device_name(name))
-    if device.index is not None:
-        torch.cuda.set_device(device)
-    return device
+    """Return the device called ``name``; "auto" is the first GPU, or else the CPU."""
+    return torch.device(device_name(name))
 
 
 def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any] | Tensor) -> Tensor:

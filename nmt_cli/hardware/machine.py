@@ -85,6 +85,8 @@ def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
     """
     keep_freed_memory()
     device = choose_device(name)
+    if worker is None and device.index is not None:
+        torch.cuda.set_device(device)  # Triton launches on the current one
     if worker is None or device.type == "cpu":
         return device
     visible = torch.cuda.device_count()

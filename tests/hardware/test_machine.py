@@ -59,6 +59,16 @@ def test_a_training_alone_has_no_more_threads_than_a_quota_leaves(monkeypatch):
         set_num_threads(1)
 
 
+def test_a_gpu_with_a_number_is_the_current_one(monkeypatch):
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for name in ("cpu", "cuda", "cuda:1"):
+        assert choose_rank_device(name, None) == torch.device(name)
+    assert chosen == [torch.device("cuda:1")]
+
+
 def test_deterministic_training_does_not_take_our_kernels():
     options = MachineOptions(deterministic=True, kernels="ours")
     with pytest.raises(UserError, match="leave it or --kernels ours out"):
