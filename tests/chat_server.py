@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from typing import Any, NamedTuple
 
+from tests.loopback_server import answering_in_a_thread
+
 SUBJECTS = {
     **{"old man": "Der alte Mann", "young woman": "Die junge Frau", "child": "Das Kind"},
     **{"teacher": "Der Lehrer", "neighbour": "Der Nachbar", "girl": "Das Mädchen"},
@@ -142,11 +144,8 @@ def running_chat_server(host: str = "127.0.0.1") -> Iterator[ChatServer]:
         shown = f"[{host}]" if ":" in host else host
         chat = ChatServer(f"http://{shown}:{http.server_address[1]}/v1")
         http.RequestHandlerClass = type("Handler", (_Handler,), {"chat": chat})
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield chat
-        finally:
-            chat.ended.set()
-            http.shutdown()
-            thread.join()
+        with answering_in_a_thread(http):
+            try:
+                yield chat
+            finally:
+                chat.ended.set()

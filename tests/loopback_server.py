@@ -66,15 +66,22 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
+def answering_in_a_thread(http: ThreadingHTTPServer) -> Iterator[None]:
+    """Let ``http`` answer in a thread of this process until the end of the block."""
+    thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield
+    finally:
+        http.shutdown()
+        thread.join()
+
+
+@contextmanager
 def running_server() -> Iterator[Server]:
     """Yield a server that runs in a thread of this process."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as http:
         server = Server(f"http://127.0.0.1:{http.server_address[1]}")
         http.RequestHandlerClass = type("Handler", (_Handler,), {"files_of": server})
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        try:
+        with answering_in_a_thread(http):
             yield server
-        finally:
-            http.shutdown()
-            thread.join()

@@ -200,9 +200,9 @@ def run(
     """Take the student of ``recipe_name`` through its stages; write the table to stdout.
 
     ``teachers`` are a model, an ensemble, or the server of a language model. The keywords are
-    fields of ``TrainOptions``. A stage is
-    skipped if its result was made from the present inputs and settings; one that was interrupted
-    goes on. Raises UserError, which names the stage that failed, and InterruptedTrainingError.
+    fields of ``TrainOptions``. A stage is skipped if its result was made from the present inputs
+    and settings; one that was interrupted goes on. Raises UserError, which names the stage that
+    failed, and InterruptedTrainingError.
     """
     wanted = wanted_stages(STAGES_OF_DISTIL, until, force_from)
     arguments = keywords.pop("arguments", ())  # of the command line, for advice

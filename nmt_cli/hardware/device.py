@@ -1,7 +1,6 @@
 """The device on which torch computes, its precision, and work of a GPU that is recorded."""
 
 import functools
-import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from torch.torch_version import TorchVersion
 
 from nmt_cli.hardware.machine_options import AUTO, device_name
 from nmt_cli.hardware.torch_private import cpu_has_amx, cpu_has_avx512_bf16, fp32_precision
+from nmt_cli.launch.python_process import collecting_no_garbage
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError, means_full_memory
 
@@ -244,8 +244,9 @@ class GraphRecorder:
         """
         if self.device.type != "cuda":
             return step
-        # The outer context also sets the device, and restores the stream if a recording fails.
-        with _RECORDING, torch.cuda.stream(self._stream), _without_collection():
+        # The outer context also sets the device, and restores the stream if a recording fails. An
+        # old graph that is collected as garbage would end the recording.
+        with _RECORDING, torch.cuda.stream(self._stream), collecting_no_garbage():
             graph = torch.cuda.CUDAGraph()
             try:
                 # The default mode forbids other threads to allocate memory meanwhile.
@@ -256,18 +257,6 @@ class GraphRecorder:
             except Exception as error:
                 raise _why_not_recorded(error) from None
         return graph.replay
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Collect no garbage in the block: freeing an old graph there would end its recording."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _why_not_recorded(error: BaseException) -> BaseException:

@@ -41,7 +41,7 @@ def end_with_parent(number: signal.Signals = signal.SIGKILL, parent: int | None 
 
 @contextmanager
 def collecting_no_garbage() -> Iterator[None]:
-    """Turn garbage collection off in this block, in which many objects are made that stay."""
+    """Turn garbage collection off in this block."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -6,6 +6,7 @@ import torch
 
 from nmt_cli.hardware import device
 from nmt_cli.hardware.device import choose_device
+from nmt_cli.launch.python_process import collecting_no_garbage
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
@@ -132,6 +133,6 @@ def test_the_first_error_of_a_recording_is_its_cause(kind, version, found, monke
 
 
 def test_no_garbage_is_collected_in_a_recording():
-    with device._without_collection():
+    with collecting_no_garbage():
         assert not gc.isenabled()
     assert gc.isenabled()

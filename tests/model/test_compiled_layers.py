@@ -12,7 +12,7 @@ import torch
 from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled import c_library as library_module
-from nmt_cli.model.compiled.c_library import LEVELS, Library, NoLibraryError
+from nmt_cli.model.compiled.c_library import LEVELS, Library, NoLibraryError, library_for
 from nmt_cli.model.compiled.layers import CompiledLayers, Sentences
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
@@ -233,4 +233,4 @@ def test_without_the_library_torch_translates_and_says_so(monkeypatch, caplog):
     assert record.message.endswith("library.so was not built. Install a compiler")
     monkeypatch.setattr(library_module, "find_spec", lambda package: None)
     with pytest.raises(UserError, match=r"^library.so was not built. Install a compiler$"):
-        library_module.library_for("cpu")
+        library_for("cpu")

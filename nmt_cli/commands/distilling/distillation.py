@@ -40,12 +40,8 @@ from nmt_cli.saved.model_directory import Model, find_model
 from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 
-SHARED = (
-    "texts",
-    "answers",
-    "teacher",
-    "teacher-begun",
-)  # in the folder of --taught, if that is given
+# In the folder of --taught, if that is given.
+SHARED = ("texts", "answers", "teacher", "teacher-begun")
 
 
 class TeacherText(NamedTuple):

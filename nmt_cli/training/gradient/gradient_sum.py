@@ -124,7 +124,8 @@ class GradientSum:
 
         The gradient of the batch before is given up, and what a failed backward pass has left.
         """
-        self.drop_unfinished()
+        for each in (*self._parameters, *self._computed_with):
+            each.grad = None
         self._sums.zero_()
         self._share.fill_(1.0 / num_target_tokens)
         self._num_tokens, self._summed = num_target_tokens, None
@@ -132,11 +133,6 @@ class GradientSum:
         self._is_last = False
         self._missing = [0 for _ in self._buckets]
         self._pending: list[dist.Work] = []
-
-    def drop_unfinished(self) -> None:
-        """Drop what a failed backward pass has left; what was received stays."""
-        for each in (*self._parameters, *self._computed_with):
-            each.grad = None
 
     def receive(self, losses: LossSums, *, is_last: bool) -> None:
         """Add the losses of a micro-batch, which may be the last one of this rank."""

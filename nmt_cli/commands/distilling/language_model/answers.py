@@ -37,8 +37,6 @@ REASONS = {
     "min_equal_digits": "other numbers",
     "remove_different_urls": "other URLs",
 }
-
-
 MONTHS_ARE_NUMBERS = {"ja", "ko", "zh"}  # 5月 is May
 LEAST_CERTAIN = 0.8  # of the language of a translation, to refuse it
 

@@ -24,7 +24,7 @@ OVERLOAD = {429, 503}
 WORTH_REPEATING = {408, 409, 425, *OVERLOAD}  # among the statuses below 500
 REFUSES_REQUEST = {400, 413, 422, 501}  # but maybe not the next one
 UNTRUSTED = "certificate verify failed"
-# The reason of the system, in front of which requests and urllib3 put names of their classes.
+# Finds the message of the system: requests and urllib3 write names of classes before it.
 SYSTEM_ERROR = re.compile(r"(?:\[(?:Errno -?\d+|SSL: [A-Z_]+)\] |Error\(\d+, ')([^'\"()\[]+)")
 NO_CREDIT = b"insufficient_quota"  # OpenAI's code for a 429 that no waiting ends
 
