@@ -84,7 +84,7 @@ class BuildLibrary(build_ext):
             jobs += [
                 (compiler, source, Path(folder, level), f"-DLEVEL={level}", *flags)
                 for level, flags in LEVELS.get(MACHINE, {}).items()
-                for source in ("hypotheses", "layers", "logits", "sampling")
+                for source in ("hypotheses", "layers", "logits", "past", "sampling")
             ]
             with ThreadPoolExecutor(os.cpu_count()) as threads:
                 objects = [*threads.map(lambda job: compiled(*job), jobs)]

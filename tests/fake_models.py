@@ -15,9 +15,9 @@ from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.model_directory import save_model
 from nmt_cli.search import engine
+from nmt_cli.search.beams import StepInput
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.logits import Logits
-from nmt_cli.search.search import StepInput
 from nmt_cli.search.torch_logits import TorchLogits
 from nmt_cli.translating.translator import Translator
 

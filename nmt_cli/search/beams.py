@@ -7,7 +7,7 @@ the slots.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from nmt_cli.search.logits import Candidates
 from nmt_cli.search.sentences import IMPOSSIBLE, Done, Hypothesis, SearchSettings, Sentence
 
 FIRST_ROOM = 32  # for tokens of hypotheses; it is doubled when they are longer
-# The arrays of ``Beams`` that a library reads and writes, in the order of its structure.
+# The arrays of ``Beams``.
 ARRAYS = (
-    "numbers lengths longest beam_sizes ends_needed num_ended alphas "
+    "numbers lengths longest n_best beam_sizes ends_needed num_ended alphas "
     "_to_beat scores _totals tokens parents _prefixes"
 )
 
@@ -37,6 +37,16 @@ def ranks_in_beam(lives: Any, ranks: Any) -> Any:
     return ranks + len(ranks) * ~lives
 
 
+class StepInput(NamedTuple):
+    """The changes of the hypotheses since the last step."""
+
+    tokens: Array  # S K, the newest token of each hypothesis
+    parents: Array  # S K, the place in the beam of the hypothesis that this token continued
+    # S, the position of the newest token. It is 0 where the slot takes no part, because it is free
+    # or holds a sentence that stays as it is in this step; a model returns no logits for it.
+    positions: Array
+
+
 class Beams:
     """The hypotheses of all slots.
 
@@ -50,10 +60,13 @@ class Beams:
     between banks, because only the hypotheses of one bank can end.
     """
 
+    _arrays: tuple[str, ...] = tuple(ARRAYS.split())
+    _arrays_of_tokens: tuple[str, ...] = ("_prefixes", "_totals")  # with a room that grows
+
     def __init__(self, num_slots: int, settings: SearchSettings) -> None:
         self.settings = settings
         shape = (num_slots, settings.beam_size)
-        # ``CompiledBeams`` hands over the addresses of ``ARRAYS``. Only ``keep`` and ``_make_room``
+        # ``CompiledBeams`` hands over the addresses of its arrays. Only ``keep`` and ``_make_room``
         # may replace one; everything else writes in place.
         self.numbers = np.full(num_slots, -1, np.int64)  # the sentence in each slot; -1: free
         self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
@@ -130,11 +143,11 @@ class Beams:
         self.scores[slots] = np.where(is_in_beam, scores[rows, chosen], -np.inf)
         self.free(slots[~self.is_busy[slots]])
         self._append_tokens(slots)
-        return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
+        return self._release(np.flatnonzero(self._is_done()).tolist())
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
-        for name in (*ARRAYS.split(), "n_best"):
+        for name in self._arrays:
             if (array := getattr(self, name)) is not None:
                 setattr(self, name, array[slots])
         self.ended = [self.ended[slot] for slot in slots]
@@ -156,12 +169,12 @@ class Beams:
             self._totals[slots, :, lengths] = self.scores[slots]
         self.lengths[slots] += self.is_busy[slots]
 
-    def _make_room(self) -> None:
-        """Make room for one more token of each hypothesis."""
-        if self.lengths.max() == self._prefixes.shape[2]:
-            self._prefixes = _with_twice_the_room(self._prefixes)
-            if self._totals is not None:
-                self._totals = _with_twice_the_room(self._totals)
+    def _make_room(self, more: int = 1) -> None:
+        """Make room for so many more tokens of each hypothesis."""
+        while self.lengths.max() + more > self._prefixes.shape[2]:
+            for name in self._arrays_of_tokens:
+                if (array := getattr(self, name)) is not None:  # S K L, with twice the room
+                    setattr(self, name, np.concatenate([array, np.zeros_like(array)], axis=2))
 
     def _end(self, slot: int, parent: int, log_probability: float) -> None:
         length, n_best = int(self.lengths[slot]), int(self.n_best[slot])
@@ -169,12 +182,9 @@ class Beams:
         self.num_ended[slot] += 1
         if score <= self._to_beat[slot]:
             return  # n better ones have ended
-        tokens = tuple(self._prefixes[slot, parent, :length].tolist())
-        of_tokens: tuple[float, ...] = ()
-        if self._totals is not None:
-            totals = [0.0, *self._totals[slot, parent, :length].tolist(), log_probability]
-            of_tokens = tuple(np.diff(totals).tolist())
-        best = [*self.ended[slot], Hypothesis(tokens, log_probability, score, of_tokens)]
+        prefix = self._prefixes[slot, parent, :length]
+        totals = None if self._totals is None else self._totals[slot, parent, :length]
+        best = [*self.ended[slot], hypothesis_of(prefix, totals, log_probability, score)]
         best.sort(key=lambda hypothesis: -hypothesis.score)
         self.ended[slot] = best[:n_best]
         if len(best) >= n_best:
@@ -195,10 +205,15 @@ class Beams:
         does_not_win = best_live / length_penalty(int(self.lengths[slot]), alpha) <= to_beat
         return bool(self.num_ended[slot] >= self.ends_needed[slot] and does_not_win)
 
-    def _release(self, slot: int) -> Done:
-        done = int(self.numbers[slot]), tuple(self.ended[slot]) or IMPOSSIBLE
-        self.free([slot])
+    def _release(self, slots: Sequence[int]) -> list[Done]:
+        """Free ``slots``; return their sentences, which are done."""
+        done = [(int(self.numbers[slot]), self.ended_in(slot) or IMPOSSIBLE) for slot in slots]
+        self.free(slots)
         return done
+
+    def ended_in(self, slot: int) -> tuple[Hypothesis, ...]:
+        """Return the best hypotheses of a slot that have ended, best first."""
+        return tuple(self.ended[slot])
 
     def free(self, slots: Sequence[int] | Array) -> None:
         """Free ``slots``; nothing is kept of their sentences."""
@@ -215,6 +230,11 @@ class Beams:
             self.ended[slot] = []
 
 
-def _with_twice_the_room(of_tokens: Array) -> Array:
-    """Return what is kept of each token [S, K, L] with twice as many positions L."""
-    return np.concatenate([of_tokens, np.zeros_like(of_tokens)], axis=2)
+def hypothesis_of(
+    prefix: Array, totals: Array | None, log_probability: float, score: float
+) -> Hypothesis:
+    """Return a hypothesis of the tokens ``prefix`` [L], with their total scores if wanted."""
+    of_tokens: tuple[float, ...] = ()
+    if totals is not None:
+        of_tokens = tuple(np.diff([0.0, *totals.tolist(), log_probability]).tolist())
+    return Hypothesis(tuple(prefix.tolist()), log_probability, score, of_tokens)

@@ -6,16 +6,16 @@ Legend: R rows, V vocabulary, S slots, K hypotheses of each, C candidates, N tok
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from nmt_cli.model.compiled.c_library import Array, Library, fields
 from nmt_cli.model.compiled.layers import CompiledLayers, OutputLists
-from nmt_cli.search.beams import ARRAYS, Beams
+from nmt_cli.search.beams import ARRAYS, Beams, hypothesis_of
 from nmt_cli.search.logits import Banned, Candidates, Restriction
-from nmt_cli.search.sentences import Done, Sampling, SearchSettings, Shortlist
+from nmt_cli.search.sentences import Done, Hypothesis, Sampling, SearchSettings, Shortlist
 
 BLOCK = 64  # as in sampling.c
 
@@ -81,15 +81,6 @@ class CompiledLogits:
             *(values, self._normalizers),
         )
         return values
-
-    def parts(self, beam_size: int) -> Iterator[Array]:
-        """Yield the logits of some slots after the others, each in the memory of those before."""
-        if self._layers is None:
-            yield self._rows
-            return
-        size = max(1, self._layers.rows_at_once // beam_size) * beam_size
-        for first in range(0, len(self._rows), size):
-            yield self._layers.logits(self._rows[first : first + size])
 
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R]; NaN for a row with a logit that is NaN."""
@@ -166,8 +157,12 @@ class CompiledLogits:
         return CompiledLogits(self.values, self.c_library)
 
 
+# Of the hypotheses that have ended: in the order of the library's structure, behind ``ARRAYS``.
+ENDED = "ended_scores ended_log_probabilities ended_lengths ended_totals ended_prefixes"
+
+
 class _Beams(ctypes.Structure):
-    _fields_ = fields(f"{ARRAYS} scratch", "S K L eos")
+    _fields_ = fields(f"{ARRAYS} {ENDED} scratch", "S K L eos")
 
 
 class _Candidates(ctypes.Structure):
@@ -177,10 +172,18 @@ class _Candidates(ctypes.Structure):
 class CompiledBeams(Beams):
     """``Beams`` with hypotheses that a library continues."""
 
+    _arrays = (*ARRAYS.split(), *ENDED.split())
+    _arrays_of_tokens = ("_prefixes", "_totals", "ended_prefixes", "ended_totals")
+
     def __init__(self, num_slots: int, settings: SearchSettings, library: Library) -> None:
         """Make room for ``num_slots`` sentences; ``library`` is that for CPUs."""
         super().__init__(num_slots, settings)
         self._functions = library.functions
+        shape = self.scores.shape
+        self.ended_scores, self.ended_lengths = np.zeros(shape), np.zeros(shape, np.int64)
+        self.ended_log_probabilities = np.zeros(shape, np.float32)
+        self.ended_prefixes = np.zeros_like(self._prefixes)
+        self.ended_totals = None if self._totals is None else np.zeros_like(self._totals)
         self._make_results()
 
     def keep(self, slots: Sequence[int]) -> None:
@@ -191,10 +194,11 @@ class CompiledBeams(Beams):
     def advance(self, slots: Array, candidates: Candidates) -> list[Done]:
         """Replace the hypotheses in ``slots`` [B] by ``candidates``, their best continuations.
 
-        Returns the sentences of all slots that are done now.
+        Returns the sentences of these slots that are done now.
         """
         self._make_room()
         scores, parents, tokens = candidates
+        assert scores.shape[1] >= self.settings.beam_size, candidates
         # Kept in a variable, because the library reads them by their addresses.
         arrays: list[Array] = [
             np.ascontiguousarray(slots, np.int64),
@@ -202,63 +206,43 @@ class CompiledBeams(Beams):
             *(np.ascontiguousarray(each, np.int64) for each in (parents, tokens)),
         ]
         given = _Candidates(*map(_address, arrays), *scores.shape)
-        ends = np.empty(scores.size, np.int64)
-        both = ctypes.addressof(self._pointers), ctypes.addressof(given)
-        num_ends = self._functions.find_ends(*both, _address(ends))
-        assert num_ends >= 0, candidates  # else their parents are no hypotheses
-        assert scores.shape[1] >= self.settings.beam_size, candidates
-        return self._replace(arrays, given, ends[:num_ends])
+        number = self._functions.advance_beams(
+            self.address, ctypes.addressof(given), _address(self.done)
+        )
+        assert number >= 0, candidates  # else their parents are no hypotheses
+        return self.release(number)
 
-    def advance_by(self, slots: Array, logits: CompiledLogits) -> list[Done] | None:
-        """Continue the hypotheses in busy ``slots`` by the ``logits`` of their next tokens.
+    def release(self, number: int) -> list[Done]:
+        """Return the sentences in the first slots of ``done``; their slots are free then."""
+        return self._release(self.done[:number].tolist())
 
-        Applies ``NeverStart`` and ``LongestOutput``, in place if all logits are in memory, then
-        takes the best candidates. Returns the sentences that are done now; or None, and replaces
-        no hypothesis, if some logits are not numbers.
-        """
-        self._make_room()
-        self._chosen[0][: len(slots)] = slots
-        self._candidates.B = len(slots)
-        both = ctypes.addressof(self._pointers), ctypes.addressof(self._candidates)
-        if logits.lists is not None:
-            given = *both, logits.lists.address, logits.listed, self._scratch_of_candidates
-            if self._functions.find_listed_candidates(*given) < 0:
-                return None
-        elif not self._found_in_parts(both, logits):
-            return None
-        num_ends = self._functions.find_ends(*both, _address(self._ends))
-        return self._replace(self._chosen, self._candidates, self._ends[:num_ends])
+    def make_room(self, most: int) -> None:
+        """Make room for so many more tokens of each hypothesis."""
+        self._make_room(most)
 
-    def _found_in_parts(self, both: tuple[int, int], logits: CompiledLogits) -> bool:
-        """Find the candidates of all slots; return whether all logits are numbers."""
-        settings, done = self.settings, 0
-        start = -1 if settings.bos_id == settings.eos_id else settings.bos_id
-        for part in logits.parts(settings.beam_size):
-            number = len(part) // settings.beam_size
-            assert done + number <= self._candidates.B, "rows of another search, without a slot"
-            given = *both, done, number, part.shape[1], start, part, self._scratch_of_candidates
-            if self._functions.find_candidates(*given) < 0:
-                return False
-            done += number
-        assert done == self._candidates.B, done
-        return True
+    @property
+    def address(self) -> int:
+        """The address of the structure of these beams."""
+        return ctypes.addressof(self._pointers)
 
-    def _replace(self, arrays: Sequence[Array], candidates: _Candidates, ends: Array) -> list[Done]:
-        """Replace the hypotheses by ``candidates``, which point into ``arrays``.
+    @property
+    def address_of_candidates(self) -> int:
+        """The address of the structure for candidates of all slots."""
+        return ctypes.addressof(self._candidates)
 
-        Those at ``ends``, as row * C + rank, end. Returns the sentences that are done now.
-        """
-        slots, scores, parents, _ = arrays
-        for place in ends.tolist():  # before their prefixes are overwritten
-            row, rank = divmod(place, candidates.C)
-            self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
-        both = ctypes.addressof(self._pointers), ctypes.addressof(candidates)
-        num_done = self._functions.advance_beams(*both, self._address_of_done)
-        return list(map(self._release, self._done[:num_done].tolist()))
+    def ended_in(self, slot: int) -> tuple[Hypothesis, ...]:
+        """Return the best hypotheses of a slot that have ended, best first."""
+        found = []
+        for k in range(min(self.num_ended[slot], self.n_best[slot])):
+            at = slot, k, slice(self.ended_lengths[slot, k])
+            totals = None if self.ended_totals is None else self.ended_totals[at]
+            scores = self.ended_log_probabilities[slot, k], self.ended_scores[slot, k]
+            found.append(hypothesis_of(self.ended_prefixes[at], totals, *map(float, scores)))
+        return tuple(found)
 
-    def _make_room(self) -> None:
+    def _make_room(self, more: int = 1) -> None:
         before = self._prefixes
-        super()._make_room()
+        super()._make_room(more)
         if self._prefixes is not before:
             self._point_to_arrays()
 
@@ -266,7 +250,7 @@ class CompiledBeams(Beams):
         """Store the addresses of all arrays for the library, after one of them was replaced."""
         self._scratch = np.empty(self._prefixes.shape[1:], np.int32)
         self._pointers = _Beams(
-            *(_address(getattr(self, name)) for name in ARRAYS.split()),
+            *(_address(getattr(self, name)) for name in self._arrays),
             _address(self._scratch),
             *self._prefixes.shape,
             self.settings.eos_id,
@@ -283,10 +267,7 @@ class CompiledBeams(Beams):
             *(np.empty(shape, np.int64) for _ in range(2)),
         ]
         self._candidates = _Candidates(*map(_address, self._chosen), *shape)
-        self._scratch_of_candidates = np.empty((2, num_slots + 1, beam_size), np.float32)
-        self._ends = np.empty(num_slots * 2 * beam_size, np.int64)
-        self._done = np.empty(num_slots, np.int64)
-        self._address_of_done = _address(self._done)
+        self.done = np.empty(num_slots, np.int64)  # slots, of which some numbers are written
 
 
 def _address(array: Array | None) -> int | None:

@@ -25,11 +25,11 @@ from nmt_cli.search.sentences import (
 
 # Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
 REFILLED_SHARE = 1 / 16
-# Sentences that come one by one: encoding one of them stops all others for about a step, and
-# encoding several together hardly takes longer. So they join when the steps that they have waited,
-# added up, are this share of the sentences inside. Between an eighth and a half of 32 clients'
-# sentences the CPU time is the same; a quarter takes 7 % fewer steps than a half. While many are
-# inside, steps take longer in proportion, so newcomers wait for few of them.
+STEPS_OF_TEXT = 16  # until it is seen whether something else is to be done, such as to stop
+# Sentences that come one by one: encoding stops all others for about a step, whether it is one or
+# several. So they join when the steps that they have waited, added up, are this share of the
+# sentences inside. Between an eighth and a half, 32 clients' sentences take the same CPU time; a
+# quarter takes 7 % fewer steps than a half. Of many inside, steps take long: few are waited for.
 WAITED_SHARE = 1 / 4
 MOST_WAITED = 3
 # Between two steps of all, urgent sentences take steps alone, which cost at most as much as one of
@@ -74,8 +74,7 @@ class _Supply(NamedTuple):
 
     take: Callable[[], tuple[Any, Any] | None]  # the next one; None: there is none now
     watch: Watch[Any]
-    # Whether sentences that wait are prepared together, and those that are done completed together,
-    # because nobody waits for a single one.
+    # Whether sentences are prepared and completed together, because nobody waits for a single one.
     is_text: bool
     is_urgent: Callable[[Any], bool]
 
@@ -89,9 +88,9 @@ class Driver(Generic[Ticket]):
     fit into a new search, no sentence joins until this one has ended; the next search begins with
     caches of its own size.
 
-    The sentences that were in a search that failed are suspects. They are searched again in halves,
-    until the sentences that fail alone are found; then the search continues with the others. If
-    memory was full but half of the suspects fitted, ``size`` is lowered to that half.
+    The sentences of a search that failed are suspects. They are searched again in halves, until
+    those that fail alone are found; then the search continues with the others. If memory was full
+    but half of the suspects fitted, ``size`` is lowered to that half.
     """
 
     def __init__(
@@ -107,8 +106,7 @@ class Driver(Generic[Ticket]):
     ) -> None:
         """``start(sentences, most)`` begins a search for these, which may grow to ``most``.
 
-        All of them may begin a search together with the first by ``may_begin_with``.
-
+        Each of them may begin it together with the first by ``may_begin_with``.
         ``tokens_of`` returns how many tokens of ``size`` a sentence takes. ``give_up`` frees the
         memory of a search that failed. ``finish`` gets the sentences of several steps of a text at
         once. Of a text, so many sentences as this share of the slots are prepared ahead.
@@ -233,7 +231,9 @@ class Driver(Generic[Ticket]):
             self._num_ahead += 1
             return search.step_of(urgent)
         self._num_ahead = 0
-        return search.step()
+        busy_at_refill = int(search.num_slots * (1 - REFILLED_SHARE))
+        enough = max(1, len(self._inside) - busy_at_refill)
+        return search.step(STEPS_OF_TEXT if self._supply.is_text else 1, enough)
 
     def _withdraw(
         self, search: BeamSearch[Any], unwanted: Collection[Ticket], waiting: _Waiting
@@ -241,7 +241,7 @@ class Driver(Generic[Ticket]):
         """Let sentences leave without an outcome, from the search or from ``waiting``."""
         numbers = [n for n, entry in self._inside.items() if entry.ticket in unwanted]
         search.withdraw(numbers)
-        leaving = [self._inside.pop(number) for number in numbers]
+        leaving = [*map(self._inside.pop, numbers)]
         leaving += [entry for entry, _ in self._found if entry.ticket in unwanted]
         self._found = [each for each in self._found if each[0].ticket not in unwanted]
         for _ in range(len(waiting)):

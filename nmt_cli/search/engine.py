@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from nmt_cli.hardware.machine_options import Computing
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.recipe.model_values import ModelShape
+from nmt_cli.search.beams import StepInput
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.driver import Completion, Driver
 from nmt_cli.search.logits import Logits
 from nmt_cli.search.rules.rule import CandidateChoice, Rule
-from nmt_cli.search.search import BeamSearch, Search, StepInput, StepModel
+from nmt_cli.search.search import BeamSearch, Search, StepModel
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import SearchSettings, Sentence
 

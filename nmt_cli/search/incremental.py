@@ -23,7 +23,7 @@ from nmt_cli.model.recurrence import RecurrentUnit
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search import attention_cache as cache
-from nmt_cli.search.search import StepInput
+from nmt_cli.search.beams import StepInput
 from nmt_cli.search.torch_logits import TorchLogits
 
 

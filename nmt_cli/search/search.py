@@ -12,14 +12,16 @@ Legend: S slots, K beam, R rows, K for each slot in a step, V vocabulary, B new 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
 from nmt_cli.hardware.memory import rounded_up
 from nmt_cli.model.compiled.c_library import Array, Library
-from nmt_cli.search.beams import Beams
-from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
+from nmt_cli.search.beams import Beams, StepInput
+from nmt_cli.search.compiled_logits import CompiledBeams
+from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.logits import Candidates, Logits
 from nmt_cli.search.rules import rule as rule_module
 from nmt_cli.search.rules.rule import CandidateChoice, Rule, SlotStates
@@ -29,16 +31,6 @@ from nmt_cli.search.sentences import NOT_A_NUMBER, Done, SearchSettings, Sentenc
 # the slots. The library computes no free slots, so there they are added up to a power of two, and
 # dropped if half of them would do.
 STEPS_OF_SLOTS = 4
-
-
-class StepInput(NamedTuple):
-    """The changes of the hypotheses since the last step."""
-
-    tokens: Array  # S K, the newest token of each hypothesis
-    parents: Array  # S K, the place in the beam of the hypothesis that this token continued
-    # S, the position of the newest token. It is 0 where the slot takes no part, because it is free
-    # or holds a sentence that stays as it is in this step; a model returns no logits for it.
-    positions: Array
 
 
 class SlotModel(Protocol):
@@ -162,10 +154,11 @@ class BeamSearch(ABC, Generic[Model]):
         return most
 
     @abstractmethod
-    def step(self) -> list[Done]:
+    def step(self, most: int = 1, enough: int = 1) -> list[Done]:
         """Make all hypotheses one token longer, new ones two; return the sentences that are done.
 
-        A sentence is also done, with an error, if the model's output for it is not a number.
+        Up to ``most`` steps may be made, until ``enough`` sentences are done. A sentence is also
+        done, with an error, if the model's output for it is not a number.
         """
 
     def step_of(self, numbers: Sequence[int]) -> list[Done]:
@@ -301,38 +294,51 @@ def _with_data(
 class Search(BeamSearch[StepModel]):
     """A search that decides each step on the CPU before the next one begins."""
 
-    def step(self) -> list[Done]:
-        """Make all hypotheses one token longer, new ones two; return what is done."""
-        return self._step(None)
+    def step(self, most: int = 1, enough: int = 1) -> list[Done]:
+        """Make all hypotheses longer, new ones by one token more; return what is done.
+
+        Only the library makes more than one step, if no rule decides what may follow.
+        """
+        return self._step(None, most, enough)
 
     def step_of(self, numbers: Sequence[int]) -> list[Done]:
         """Make a step of these sentences; only the library computes some and lets others rest."""
         return self._step(None if self._model.c_library is None else numbers)
 
-    def _step(self, numbers: Sequence[int] | None) -> list[Done]:
+    def _step(self, numbers: Sequence[int] | None, most: int = 1, enough: int = 1) -> list[Done]:
         done = self._begin()
-        beams = self._beams
+        beams, model = self._beams, self._model
         takes_part = beams.is_busy if numbers is None else np.isin(beams.numbers, numbers)
-        slots = np.flatnonzero(takes_part)
-        if not len(slots):
+        sentences = self._sentences_in(takes_part)
+        if not sentences:
             return done
-        positions = np.where(takes_part, beams.lengths, 0)
-        logits = self._model.step(StepInput(beams.tokens, beams.parents, positions))
-        sentences = cast(list[Sentence], [self._sentences[slot] for slot in slots.tolist()])
-        _limit(logits, sentences)
         # Whether rules or a choice decide what may follow in any of the sentences.
         are_restricted = self._all_are_restricted or any(each.has_rules for each in sentences)
-        if isinstance(beams, CompiledBeams) and not are_restricted:
-            found = beams.advance_by(slots, cast(CompiledLogits, logits))
-            if found is not None:
-                return done + found
+        logits: Logits | None
+        if isinstance(model, CompiledTransformer) and not are_restricted:
+            assert isinstance(beams, CompiledBeams)
+            lists = [None if each is None else each.shortlist for each in self._sentences]
+            found, logits = model.make_steps(beams, takes_part, lists, most, enough)
+            done += found
+            if logits is None:
+                return done
             # Some logits are not numbers: what follows finds whose, and fails those sentences.
+            sentences = self._sentences_in(takes_part)
+        else:
+            positions = np.where(takes_part, beams.lengths, 0)
+            logits = model.step(StepInput(beams.tokens, beams.parents, positions))
+        _limit(logits, sentences)
+        slots = np.flatnonzero(takes_part)
         # Of each row, over all V or its shortlist, also tokens that rules ban.
         is_nan = np.isnan(logits.normalizers()).reshape(len(slots), -1).any(axis=1)
         done += self._fail(slots[is_nan].tolist())
         states = SlotStates(beams.prefixes[slots], beams.lengths[slots], beams.longest[slots], {})
         candidates = self._candidates(logits, beams.scores[slots], states, sentences)
         return done + beams.advance(slots, candidates)
+
+    def _sentences_in(self, slots: Array) -> list[Sentence]:
+        """Return the sentences of these busy slots [S]."""
+        return cast(list[Sentence], list(compress(self._sentences, slots)))
 
     def add_slots(self, number: int, most: int) -> list[Done]:
         """Make room for ``number`` more sentences, or for some more. Finds nothing."""

@@ -46,7 +46,7 @@ class SearchSize:
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
 
 
-def room_for(num_entries: int, step: int = ROOM_STEP) -> int:
+def room_for(num_entries: int) -> int:
     """Return the room for ``num_entries`` of a past, and for some of the next steps."""
-    steps = max(1, round(num_entries * ROOM_GROWTH / step))
-    return -(-num_entries // step) * step + (steps - 1) * step
+    steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
+    return (-(-num_entries // ROOM_STEP) + steps - 1) * ROOM_STEP

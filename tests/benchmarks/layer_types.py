@@ -27,8 +27,8 @@ from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.report.charts import style_of
+from nmt_cli.search.beams import StepInput
 from nmt_cli.search.engine import step_model
-from nmt_cli.search.search import StepInput
 from nmt_cli.search.torch_models import prepared
 
 LENGTHS = tuple(16 << power for power in range(9))  # 16 to 4,096

@@ -16,7 +16,6 @@ from nmt_cli.translating.interface import request as request_module
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.scheduling.continuous_search import LineSource
 from nmt_cli.translating.translator import Translator
-from tests.fake_models import BOS
 
 FORMATS = Path(__file__).parents[1] / "formats"
 BEAM = 4
@@ -105,14 +104,13 @@ class Arriving(LineSource[int]):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_steps_between_those_of_all_change_no_translation(monkeypatch, precision):
     lines, num_resting = lines_of_unlike_length(200), list[int]()
-    step = CompiledTransformer.step
+    make_steps = CompiledTransformer.make_steps
 
-    def recorded(self, state):
-        is_busy = (state.tokens != BOS).any(axis=1)
-        num_resting.append(int(np.count_nonzero((state.positions == 0) & is_busy)))
-        return step(self, state)
+    def recorded(self, beams, takes_part, *arguments):
+        num_resting.append(int(np.count_nonzero(beams.is_busy & ~takes_part)))
+        return make_steps(self, beams, takes_part, *arguments)
 
-    monkeypatch.setattr(CompiledTransformer, "step", recorded)
+    monkeypatch.setattr(CompiledTransformer, "make_steps", recorded)
     options = {"device": "cpu", "precision": precision, "beam_size": BEAM, "n_best": 3}
     translator = Translator.load(FORMATS / "format_2/whitespace/run/average", **options)
     expected = list(translator.translate(lines))

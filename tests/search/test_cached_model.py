@@ -12,14 +12,15 @@ from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import compiled_model
 from nmt_cli.search.attention_cache import GrowingPast
+from nmt_cli.search.beams import StepInput
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.search.search import StepInput
 from nmt_cli.search.search_size import room_for
 from nmt_cli.search.sentences import NOT_A_NUMBER, SearchSettings, Sentence
 from nmt_cli.search.torch_models import at_precision
 from tests.fake_models import BOS, EOS, TableModel, packed_model, tiny_recipe
+from tests.search.test_compiled_beams import past_arrays
 from tests.table_search import beam_search
 
 VOCABULARY_SIZE = 37
@@ -72,6 +73,11 @@ def uncached_of_all(model, sources, prefixes):
     return model.project(model(sources, target_input)[ends])
 
 
+def rooms_of(past):
+    """Return how many entries each slot of the library's past has room for."""
+    return past_arrays(past.structure)[0].tolist()
+
+
 class Drive:
     """Leads a cached model through a tree of hypotheses and checks it at every step."""
 
@@ -107,9 +113,9 @@ class Drive:
     @property
     def room(self) -> int:
         """The number of places for entries in the slot with the most."""
-        return (
-            self.past.room if isinstance(self.past, GrowingPast) else max(self.past.locations[:, 1])
-        )
+        if isinstance(self.past, GrowingPast):
+            return self.past.room
+        return max(rooms_of(self.past))
 
     def tokens(self, count):
         return [self.rng.randrange(VOCABULARY_SIZE) for _ in range(count)]
@@ -213,18 +219,18 @@ def test_the_compiled_past_has_room_for_its_sentence_only(library):
     model = tiny_model()
     drive = Drive(model, num_slots=3, beam_size=2, cached=compiled(model, library))
     drive.start([0, 1, 2], [4, 100, 4])
-    assert drive.past.locations[:, 1].tolist() == [8, 8, 8]
+    assert rooms_of(drive.past) == [8, 8, 8]
     for step in range(70):
         drive.step(checked=step % 10 == 9)
         drive.grow(drive.random_parent)
         if step % 10 == 0:
             drive.start([2], [3])
-    grown, as_long, short = drive.past.locations[:, 1].tolist()
+    grown, as_long, short = rooms_of(drive.past)
     assert 70 < grown < 100
     assert 70 < as_long < 100
     assert short <= 24
     drive.start([0], [30])  # what an earlier sentence has needed is not kept
-    assert drive.past.locations[:, 1].tolist() == [8, as_long, short]
+    assert rooms_of(drive.past) == [8, as_long, short]
     drive.step()
 
 

@@ -1,18 +1,16 @@
 """The library's beams and places against those of numpy."""
 
+import ctypes
+
 import numpy as np
 import pytest
-import torch
 
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import Beams
-from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
-from nmt_cli.search.compiled_model import CompiledPast
+from nmt_cli.search.compiled_logits import CompiledBeams
 from nmt_cli.search.logits import Candidates
-from nmt_cli.search.rules.rule import BestCandidates, LongestOutput, NeverStart, SlotStates
 from nmt_cli.search.sentences import SearchSettings, Sentence
-from nmt_cli.search.torch_logits import TorchLogits
 from tests.fake_models import packed_model, tiny_recipe
 
 SLOTS, BEAM, VOCABULARY, EOS = 6, 4, 5, 1
@@ -79,78 +77,11 @@ def test_hypotheses_are_those_of_numpy_after_each_step(library, seed, token_scor
         for slot in np.flatnonzero(busy):
             of_slot = (slot, slice(None), slice(lengths[slot]))
             assert np.array_equal(found.prefixes[of_slot], expected.prefixes[of_slot])
-        assert found.ended == expected.ended
+        in_slots = range(len(busy))
+        assert [*map(found.ended_in, in_slots)] == [*map(expected.ended_in, in_slots)]
         assert not (found.scores[~busy] > -np.inf).any()
     assert num_done > 10
     assert longest > 32  # the room has grown
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(library, seed):
-    rng = np.random.default_rng(seed)
-    settings = SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS)
-    expected, found = Beams(SLOTS, settings), CompiledBeams(SLOTS, settings, library)
-    rules, choice = (NeverStart(0, EOS), LongestOutput(EOS)), BestCandidates(2 * BEAM)
-    num_done = num_at_longest = 0
-    for step in range(200):
-        free = np.flatnonzero(~expected.is_busy)[: int(rng.integers(0, 3))].tolist()
-        sentences = [
-            random_sentence(rng)._replace(longest_output=int(rng.integers(2, 9))) for _ in free
-        ]
-        for beams in (expected, found):
-            beams.start(free, [10 * step + place for place in range(len(free))], sentences)
-        slots = np.flatnonzero(expected.is_busy)
-        if not len(slots):
-            nothing = CompiledLogits(np.empty((0, VOCABULARY), np.float32), library)
-            assert found.advance_by(slots, nothing) == []
-            continue
-        logits = torch.from_numpy(rng.normal(size=(len(slots) * BEAM, VOCABULARY)).astype("f"))
-        logits[:, EOS] -= 2.0
-        num_at_longest += (expected.lengths[slots] >= expected.longest[slots]).sum()
-        given, of_numpy = logits.clone(), TorchLogits(logits)
-        states = SlotStates(
-            expected.prefixes[slots], expected.lengths[slots], expected.longest[slots], {}
-        )
-        for rule in rules:
-            restriction = rule.restriction(states)
-            assert restriction is not None
-            of_numpy.restrict(restriction)
-        candidates = choice.candidates(of_numpy, expected.scores[slots], states)
-        done = expected.advance(slots, candidates)
-        done_by_logits = found.advance_by(slots, CompiledLogits(given.numpy(), library))
-        assert done_by_logits is not None
-        assert torch.equal(given, logits)
-        assert [without_scores(each) for each in done_by_logits] == [*map(without_scores, done)]
-        live = expected.scores > -np.inf
-        assert np.array_equal(found.scores > -np.inf, live)
-        assert np.allclose(found.scores, expected.scores, atol=1e-4)
-        found.scores[:] = expected.scores  # so that rounding does not add up
-        assert np.array_equal(found.tokens[live], expected.tokens[live])
-        assert np.array_equal(found.parents[live], expected.parents[live])
-        num_done += len(done)
-    assert num_done > 10
-    assert num_at_longest > 10
-
-
-def without_scores(done):
-    number, outcome = done
-    tokens = [each.tokens for each in outcome] if isinstance(outcome, tuple) else outcome
-    return number, tokens
-
-
-def test_logits_that_are_not_numbers_change_nothing(library):
-    beams = CompiledBeams(SLOTS, SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS), library)
-    beams.start([1, 4], [0, 1], [random_sentence(np.random.default_rng(1))] * 2)
-    logits = torch.zeros(2 * BEAM, VOCABULARY)
-    logits[BEAM + 2, 3] = torch.nan
-    given, before = logits.clone(), {name: getattr(beams, name).copy() for name in STATE}
-    slots = np.array([1, 4])
-    assert beams.advance_by(slots, CompiledLogits(logits.numpy(), library)) is None
-    of_another = CompiledLogits(np.zeros((3 * BEAM, VOCABULARY), np.float32), library)
-    with pytest.raises(AssertionError):
-        beams.advance_by(slots, of_another)
-    assert torch.equal(logits.nan_to_num(7.0), given.nan_to_num(7.0))
-    assert all(np.array_equal(getattr(beams, name), before[name]) for name in STATE)
 
 
 def test_a_candidate_of_no_hypothesis_is_refused_before_memory_is_read(library):
@@ -163,36 +94,54 @@ def test_a_candidate_of_no_hypothesis_is_refused_before_memory_is_read(library):
             beams.advance(np.array([2]), candidates)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_new_entries_take_the_first_places_that_are_in_no_past(library, seed):
+def past_arrays(past):
+    """Return what the library keeps: rooms [S], ancestry [S, K, E], ends [S] and places [S, K]."""
+
+    def array(address, kind, *shape):
+        return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(kind)), shape)
+
+    return (
+        array(past.entries, ctypes.c_int64, past.S, 2)[:, 1],
+        array(past.is_past, ctypes.c_bool, past.S, past.K, past.E),
+        array(past.ends, ctypes.c_int64, past.S),
+        array(past.places, ctypes.c_int64, past.S, past.K),
+    )
+
+
+@pytest.mark.parametrize(("seed", "window"), [(0, None), (1, None), (2, 500), (3, 4)])
+def test_new_entries_take_the_first_places_that_are_in_no_past(library, seed, window):
     rng = np.random.default_rng(seed)
-    model = Transformer(tiny_recipe().model, VOCABULARY)
+    model = Transformer(tiny_recipe(model={"attention_window": window}).model, VOCABULARY)
     layers = CompiledLayers(packed_model(model, library))
-    layers.window = 500 if seed == 2 else None  # which no entry leaves
-    past = CompiledPast(SLOTS, BEAM, layers)
-    expected: list[list[set[int]]] = [[set() for _ in range(BEAM)] for _ in range(SLOTS)]
-    rooms = set()
+    past = layers.new_past(SLOTS, BEAM)
+    # Of each hypothesis: the entries in its past, and at which step each was written.
+    expected: list[list[dict[int, int]]] = [[{} for _ in range(BEAM)] for _ in range(SLOTS)]
+    start, sizes = np.zeros(layers.state_shape, np.float32), set()
     for step in range(200):
         number = len(expected)
         is_begun = rng.random(number) < (1.0 if step == 0 else 0.02)
         begun = np.flatnonzero(is_begun).tolist()
-        past.start(begun, [layers.new_entries(1)] * len(begun))
+        past.start(begun, [start] * len(begun))
         parents = rng.integers(0, BEAM, (number, BEAM))
         rests = (rng.random(number) < 0.2) & ~is_begun
         past.advance(parents, np.where(rests, 0, 1 + step))
+        rooms, is_past, ends, places = past_arrays(past.structure)
         for slot in range(number):
-            of_slot = [{0}] * BEAM if is_begun[slot] else expected[slot]
-            kept = [of_slot[parent] for parent in parents[slot]]
-            taken = set().union(*kept)
-            free = [place for place in range(500) if place not in taken]
+            of_slot = [{0: 0}] * BEAM if is_begun[slot] else expected[slot]
             if not rests[slot]:
-                assert past.places[slot].tolist() == free[:BEAM]
-                expected[slot] = [own | {place} for own, place in zip(kept, free, strict=False)]
-            for own, found in zip(expected[slot], past.is_past[slot], strict=True):
-                assert {*np.flatnonzero(found)} == own
-            assert past.locations[slot, 1] > max(map(max, expected[slot]))
-        rooms.add(past.is_past.shape[2])
+                first = 0 if window is None else 1 + step - window
+                inherited = [of_slot[parent] for parent in parents[slot]]
+                near = [{e: at for e, at in own.items() if at >= first} for own in inherited]
+                free = [place for place in range(500) if not any(place in own for own in near)]
+                assert places[slot].tolist() == free[:BEAM]
+                of_slot = [own | {place: 1 + step} for own, place in zip(near, free, strict=False)]
+            expected[slot] = of_slot
+            for own, found in zip(of_slot, is_past[slot], strict=True):
+                assert {*np.flatnonzero(found)} == own.keys()
+            last = max(map(max, of_slot))
+            assert rooms[slot] >= ends[slot] == last + 1
+        sizes.add(past.structure.E)
         if step == 120:
             past.keep_slots([4, 1, 0, 4])
-            expected = [expected[slot] for slot in (4, 1, 0, 4)]
-    assert len(rooms) > 2
+            expected = [list(expected[slot]) for slot in (4, 1, 0, 4)]
+    assert window == 4 or len(sizes) > 2

@@ -61,23 +61,24 @@ class _Pointer:
         return ctypes.c_void_p(array.ctypes.data)
 
 
-FLOATS, DOUBLES, INTEGERS, BOOLEANS = map(_Pointer, (np.float32, np.float64, np.int64, np.bool_))
+FLOATS, DOUBLES, INTEGERS = map(_Pointer, (np.float32, np.float64, np.int64))
 # The parameters of each function in the sources and, behind >, what it returns: f is an array of
-# fp32, d of fp64, i of int64, b of booleans, s the address of a structure or of memory of any type,
+# fp32, d of fp64, i of int64, s the address of a structure or of memory of any type,
 # l a long.
 SIGNATURES = {
     "log_sum_exponentials": "fllf",
     "best_continuations": "fffllllfiif",
     "add_probabilities": "ffffll",
     "draw": "fllsdidfi",
-    "find_candidates": "ssllllff>l",
-    "find_listed_candidates": "sssff>l",
     "spread_listed": "sflllff",
     "gather_listed": "sflllf",
-    "find_ends": "sss>l",
     "advance_beams": "sss>l",
-    "find_places": "sib>l",
-    "inherit": "sibls",
+    "make_steps": "sll>l",
+    "new_past": "ll>s",
+    "free_past": "s",
+    "start_past": "ssiil>l",
+    "advance_past": "ssii>l",
+    "keep_past": "ssil>l",
     "has_bf16": ">l",
     "is_usable": ">l",
     "workspace_size": "sll>l",
@@ -94,9 +95,9 @@ SIGNATURES = {
     "make_step": "ssslff",
 }
 # They keep Python's lock: to get it back takes longer than they do if another thread computes.
-SHORT = {"find_ends", "advance_beams", "find_places", "inherit"}
+SHORT = {"advance_beams", "new_past", "free_past", "start_past", "advance_past"}
 C_TYPES: dict[str, Any] = {
-    **{"f": FLOATS, "d": DOUBLES, "i": INTEGERS, "b": BOOLEANS},
+    **{"f": FLOATS, "d": DOUBLES, "i": INTEGERS},
     **{"s": ctypes.c_void_p, "l": ctypes.c_long},
 }
 

@@ -6,7 +6,7 @@
    Legend: N layers, R rows, I inputs, O outputs, D d_model, F d_ff, V vocabulary, B sentences, S slots,
    K beam or queries, H heads, W width of a head's queries and keys, X of its values, E entries. */
 
-#include "logits.h"
+#include "layers.h"
 #include "threads.h"
 #include "vectors.h"
 
@@ -53,73 +53,6 @@ enum type { FP32, BF16, INT8 };
 #else
 #define OFFSET 0
 #endif
-
-/* a weight matrix [O, I] in blocks of outputs, the last one filled up with 0: [O / BLOCK, I / numbers of a
-   group, BLOCK] groups. ``bias`` [O] may be NULL.
-
-   In int8 each output has a scale [O]; ``sums`` [O], OFFSET times the sum of an output's weights, are subtracted
-   from the products. */
-typedef struct {
-    const char *blocks;
-    const float *bias, *scales;
-    const uint32_t *sums; /* modulo 2^32, as the sums of products are */
-    long type, I, O;
-} Matrix;
-
-typedef struct {
-    const float *weight, *bias; /* [D]; bias may be NULL; without a norm, weight is NULL */
-    float epsilon;
-} Norm;
-
-/* a layer; that of an encoder has nothing for the memory. Where there are candidates, a recurrent unit takes the
-   place of self-attention. */
-typedef struct {
-    Matrix queries_keys_values, self_attention_output;
-    Matrix candidates, forget_gates;
-    Matrix memory_queries, memory_output;
-    Matrix inner, outer;
-    Norm self_attention_norm, recurrence_norm, memory_attention_norm, feed_forward_norm;
-} Layer;
-
-enum activation { NONE, RELU, SWISH, GELU, GELU_TANH };
-
-/* what the layers of a stack have in common */
-typedef struct {
-    const Layer *layers;
-    Norm last; /* of the rows after all layers */
-    long N, H, W, X, D, F;
-    long is_pre_norm, activation;
-    long window; /* how far away rows may be that a row attends to within its sentence; 0: as far as they are */
-    long threads;
-} Stack;
-
-/* vectors [V, D] times ``scale``, plus those of positions; then a norm, unless its weight is NULL. If ``vectors``
-   is NULL, they are the weights of the matrix ``shared``, in fp32 or bf16. */
-typedef struct {
-    const float *vectors, *positions;
-    const Matrix *shared;
-    Norm after;
-    float scale;
-    long D, starts_with_zeros; /* instead of the vector of the first token */
-} Embedding;
-
-/* what the rows of a sentence attend to: for each layer the keys [H, W, E] and behind them the values [H, E, X] */
-typedef struct {
-    float *of_layers; /* [N, H * (W + X) * E] */
-    long E;
-} Entries;
-
-/* a step of the hypotheses of some slots */
-typedef struct {
-    const int64_t *slots;     /* [B], those that are computed, of S; ascending */
-    const int64_t *tokens;    /* [S, K], the newest ones */
-    const int64_t *positions; /* [S], of these tokens */
-    const int64_t *places;    /* [S, K], where the past gets new entries */
-    const Entries *pasts;     /* [S], some of which are in use; of recurrent units the states [K, N, D] */
-    const Entries *memories;  /* [S] */
-    const uint8_t *is_past;   /* [S, K, is_past_room], which entries of the past a hypothesis attends to */
-    long B, K, is_past_room;
-} Step;
 
 /* attention weights that are wanted: those of sentence b in layer n are [H, queries, entries], and begin
    places[n] times as many numbers behind of_sentences[b]; in layers where the place is -1 none are wanted */
@@ -749,10 +682,10 @@ typedef struct {
 } Head;
 
 /* softmax(Q K^T / sqrt(W)) V of one head: K queries [W] and outputs [X] with strides. ``scores`` have room for
-   E + LANES numbers of each of QUERIES_AT_ONCE. */
+   ``used`` + LANES numbers of each of QUERIES_AT_ONCE. */
 static void attend_head(const Head *head, const float *queries, long stride, long K, float *scores,
                         float *output, long output_stride) {
-    long W = head->W, X = head->X, E = head->E, room = E + LANES;
+    long W = head->W, X = head->X, E = head->E, room = head->used + LANES;
     for (long first = 0; first < K; first += QUERIES_AT_ONCE) {
         const float *rows[QUERIES_AT_ONCE]; /* the last query again where there are fewer */
         long count = K - first < QUERIES_AT_ONCE ? K - first : QUERIES_AT_ONCE;
@@ -804,14 +737,6 @@ void EXPORTED(write_entries)(const Stack *stack, const float *rows, long n, cons
     }
 }
 
-/* the number of entries [K, room] before those that no hypothesis attends to */
-static long num_used(const uint8_t *is_kept, long K, long room) {
-    for (long e = room; e > 0; e--)
-        for (long k = 0; k < K; k++)
-            if (is_kept[k * room + e - 1]) return e;
-    return 0;
-}
-
 /* the memory of a thread for scores */
 static float *own_scores(const Workspace *work, int thread) {
     return work->scores + thread * QUERIES_AT_ONCE * (work->E + LANES);
@@ -832,19 +757,19 @@ static void attend_to_past(const void *context, long first, long end, int thread
     const Step *step = own_attention->step;
     const Stack *stack = own_attention->stack;
     const Workspace *work = own_attention->work;
-    long H = stack->H, W = stack->W, X = stack->X, K = step->K, stride = H * (2 * W + X);
+    const Past *past = step->past;
+    long H = stack->H, W = stack->W, X = stack->X, K = past->K, stride = H * (2 * W + X);
     for (long b = first; b < end; b++) {
-        long s = step->slots[b], E = step->pasts[s].E;
-        float *keys = step->pasts[s].of_layers + own_attention->n * H * (W + X) * E, *values = keys + H * W * E;
-        const uint8_t *is_kept = step->is_past + s * K * step->is_past_room;
+        long s = step->slots[b], E = past->entries[s].E;
+        float *keys = past->entries[s].of_layers + own_attention->n * H * (W + X) * E, *values = keys + H * W * E;
+        const uint8_t *is_kept = past->is_past + s * K * past->E;
         const float *rows = work->projected + b * K * stride;
         float *attended = work->attended + b * K * H * X;
         for (long k = 0; k < K; k++) {
             const float *row = rows + k * stride;
-            append(row + H * W, row + 2 * H * W, H, W, X, E, step->places[s * K + k], keys, values);
+            append(row + H * W, row + 2 * H * W, H, W, X, E, past->places[s * K + k], keys, values);
         }
-        long used = num_used(is_kept, K, step->is_past_room);
-        Head head = {keys, values, W, X, E, used, is_kept, step->is_past_room, ALL, ALL, NULL};
+        Head head = {keys, values, W, X, E, past->ends[s], is_kept, past->E, ALL, ALL, NULL};
         for (long h = 0; h < H; h++, head.keys += W * E, head.values += E * X)
             attend_head(&head, rows + h * W, stride, K, own_scores(work, thread), attended + h * X, H * X);
     }
@@ -856,7 +781,7 @@ static void attend_to_memory(const void *context, long first, long end, int thre
     const Step *step = own_attention->step;
     const Stack *stack = own_attention->stack;
     const Workspace *work = own_attention->work;
-    long H = stack->H, W = stack->W, X = stack->X, K = step->K;
+    long H = stack->H, W = stack->W, X = stack->X, K = step->past->K;
     for (long b = first; b < end; b++) {
         const Entries *memory = step->memories + step->slots[b];
         long E = memory->E;
@@ -954,11 +879,11 @@ static void recur(const float *candidates, const float *gates, const float *befo
 
 /* the recurrent unit of layer n for a step of R = B * K hypotheses, which have the states of their parents */
 static void recur_step(const Stack *stack, const Step *step, long n, const Workspace *work, float *rows) {
-    long D = stack->D, K = step->K, R = step->B * K;
+    long D = stack->D, K = step->past->K, R = step->B * K;
     const Layer *layer = stack->layers + n;
     begin_recurrence(stack, layer, rows, R, work);
     for (long r = 0; r < R; r++) {
-        float *state = step->pasts[step->slots[r / K]].of_layers + (r % K * stack->N + n) * D;
+        float *state = step->past->entries[step->slots[r / K]].of_layers + (r % K * stack->N + n) * D;
         const float *candidates = work->projected + r * D;
         recur(candidates, candidates + R * D, state, D, state, work->branch + r * D);
     }
@@ -1005,7 +930,7 @@ static void feed_forward(const Stack *stack, const Layer *layer, long R, const W
    entries. ``memory`` has the size of ``workspace_size``. */
 void EXPORTED(make_step)(const Stack *stack, const Embedding *embedding, const Step *step, long E, float *rows,
                float *memory) {
-    long K = step->K, R = step->B * K;
+    long K = step->past->K, R = step->B * K;
     Workspace work;
     divide(stack, R, E, memory, &work);
     for (long b = 0; b < step->B; b++) {

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.hardware.cpu import num_threads
-from nmt_cli.model.compiled.c_library import BOOLEANS, INTEGERS, Array, fields
+from nmt_cli.model.compiled.c_library import INTEGERS, Array, fields
 from nmt_cli.model.compiled.packed_model import Embedding, Matrix, PackedModel, Stack
+from nmt_cli.model.compiled.past import Past, PastStructure
 from nmt_cli.recipe.model_values import StackShape
 
 # Rows whose logits are in memory together: enough to keep the output's product busy.
@@ -66,23 +67,30 @@ class Weights:
         self.structure = _Weights(self._places.ctypes.data, self._addresses.ctypes.data)
 
 
-class Step(NamedTuple):
-    """A step of the hypotheses of some slots.
-
-    All arrays are contiguous, and their order is that of the structure in layers.c.
-    """
-
-    slots: Array  # B, those that are computed, ascending; int64
-    tokens: Array  # S K, the newest ones; int64
-    positions: Array  # S, of these tokens; int64
-    places: Array  # S K, of the new entries in the past; int64
-    pasts: Array  # S 2, the ``locations`` of entries, which get the new ones, or of states K N D
-    memories: Array  # S 2, those of the sources, in which all E entries count
-    is_past: Array  # S K any, which entries of the past a hypothesis attends to; bool
-
-
 class _Step(ctypes.Structure):
-    _fields_ = fields(" ".join(Step._fields), "B K is_past_room")
+    _fields_ = fields("slots tokens positions past memories", "B")
+
+
+class _Search(ctypes.Structure):
+    _fields_ = fields(
+        "stack embedding output listed_weights lists beams found past memories takes_part "
+        "positions done rows workspace logits rounded scratch",
+        "start rows_at_once E threads num_done",
+    )
+
+
+class Steps(NamedTuple):
+    """What steps of all hypotheses that have no rules read and write."""
+
+    beams: int  # the addresses of structures: of the hypotheses, and of candidates for all slots
+    candidates: int
+    done: Array  # S, gets the slots that are done; int64
+    past: PastStructure
+    memories: Array  # S 2, the locations of what each slot attends to; int64
+    takes_part: Array  # S; slots that are done no longer do; bool
+    lists: OutputLists | None  # of each slot, or all tokens may follow
+    num_positions: int  # all positions are below
+    start: int  # the start mark, which may not follow; negative: it may
 
 
 class _Sentences(ctypes.Structure):
@@ -109,12 +117,6 @@ class OutputLists:
 
     def __len__(self) -> int:
         return len(self._locations[0])
-
-
-def locations_of_parts(array: Array) -> Array:
-    """Return the address of each part of ``array`` [any, ...], and its room: that for one entry."""
-    addresses = array.ctypes.data + array.strides[0] * np.arange(len(array))
-    return np.stack([addresses, np.ones_like(addresses)], axis=1)
 
 
 class _Embedder:
@@ -235,11 +237,9 @@ class CompiledLayers:
         of_each = [(0, 0) if e is None else (e.ctypes.data, self.room_of(e)) for e in entries]
         return np.array(of_each, np.int64).reshape(-1, 2)
 
-    def copy_entries(self, old: Array, new: Array) -> None:
-        """Copy all entries of ``old`` to the first places of ``new``."""
-        room = self.room_of(old)
-        (old_keys, old_values), (keys, values) = map(self._views, (old, new))
-        keys[..., :room], values[:, :, :room] = old_keys, old_values
+    def new_past(self, num_slots: int, beam_size: int) -> Past:
+        """Return an empty past of hypotheses. Raises MemoryError."""
+        return Past(self.functions, self._decoder, num_slots, beam_size)
 
     def first(self, token: int, memories: Sequence[Array]) -> tuple[Array, Array]:
         """Return what is kept of first tokens, and their rows [B, D].
@@ -252,36 +252,81 @@ class CompiledLayers:
         """
         number = len(memories)
         starts = np.zeros((number, *self.state_shape), np.float32)
-        zeros = np.zeros(number, np.int64)
-        step = Step(
-            np.arange(number),
-            np.full((number, 1), token),
-            zeros,
-            zeros,
-            locations_of_parts(starts),
-            self.locations(memories),
-            np.ones((number, 1, 1), np.bool_),
-        )
-        return starts, self.step(step, 1)
+        zeros, ones = np.zeros(number, np.int64), np.ones(number, np.int64)
+        addresses = starts.ctypes.data + starts.strides[0] * np.arange(number)
+        own: list[Array] = [np.stack([addresses, ones], axis=1), np.ones(number, np.bool_), ones]
+        past = PastStructure(*(each.ctypes.data for each in (*own, zeros, zeros)), number, 1, 1)
+        places = self.locations(memories)
+        return starts, self.step(np.full(number, token), zeros, np.arange(number), past, places)
 
-    def step(self, step: Step, num_positions: int) -> Array:
+    def step(
+        self, tokens: Array, positions: Array, slots: Array, past: PastStructure, memories: Array
+    ) -> Array:
         """Return the rows [R, D] of the newest tokens after the last layer; R is B*K.
 
-        The next call overwrites them. Positions are below ``num_positions``.
+        Of all S slots there are ``tokens`` [S, K] and their ``positions`` [S], the ``past``, which
+        gets their entries, and the locations [S, 2] of ``memories``; ``slots`` [B], ascending, are
+        computed. The next call overwrites the rows.
         """
-        beam_size, room = step.is_past.shape[1:]
-        most = int(max(step.pasts[:, 1].max(), step.memories[:, 1].max()))
-        integers = map(INTEGERS.from_param, step[:-1])
-        is_past = BOOLEANS.from_param(step.is_past)
-        structure = _Step(*integers, is_past, len(step.slots), beam_size, room)
-        number = len(step.slots) * beam_size
+        structure = _Step(
+            *map(INTEGERS.from_param, (slots, tokens, positions)),
+            ctypes.addressof(past),
+            INTEGERS.from_param(memories),
+            len(slots),
+        )
+        number, longest = len(slots) * past.K, int(max(past.E, memories[:, 1].max()))
         rows = self._reused("rows", (number, self._decoder.D))
         self.functions.make_step(
-            *(ctypes.addressof(self._decoder), self._target.address(num_positions)),
-            *(ctypes.addressof(structure), most, rows),
-            self._workspace(self._decoder, number, most),
+            ctypes.addressof(self._decoder),
+            self._target.address(int(positions.max()) + 1),
+            *(ctypes.addressof(structure), longest, rows),
+            self._workspace(self._decoder, number, longest),
         )
         return rows
+
+    def make_steps(self, steps: Steps, most: int, enough: int) -> tuple[int, Array | None]:
+        """Make up to ``most`` steps of slots that have no rules, until ``enough`` are done.
+
+        Returns how many are done. If some logits are not numbers, the rows [R, D] of the last step
+        come too, which has not continued the hypotheses. Raises MemoryError.
+        """
+        past, lists, takes_part = steps.past, steps.lists, steps.takes_part
+        output, beam_size, sizes = self._packed.output, past.K, self.functions
+        number = int(np.count_nonzero(takes_part)) * beam_size
+        longest = int(max(past.E + most * beam_size, steps.memories[:, 1].max()))
+        at_once = max(beam_size, self.rows_at_once // beam_size * beam_size)
+        weights = None
+        if lists is None:
+            at_once = min(at_once, number)
+            logits = self._reused("logits", (at_once, self.vocabulary_size))
+            size = sizes.rounded_size(at_once, output.I)
+        else:
+            weights = self._packed.unpack_output()
+            logits = self._reused("listed", (number, lists.longest))
+            size = number * (1 + weights.shape[1] // 4)
+        rows = self._reused("rows", (number, self._decoder.D))
+        workspace = self._workspace(self._decoder, number, longest)
+        memory = [
+            np.empty(len(takes_part), np.int64),
+            *(steps.done, rows, workspace, logits, self._reused("rounded", (size,))),
+            self._reused("scratch", (2 * (number + beam_size),)),
+        ]
+        search = _Search(
+            ctypes.addressof(self._decoder),
+            self._target.address(steps.num_positions),
+            ctypes.addressof(output),
+            None if weights is None else weights.ctypes.data,
+            None if lists is None else lists.address,
+            *(steps.beams, steps.candidates, ctypes.addressof(past)),
+            *(each.ctypes.data for each in (steps.memories, takes_part)),
+            *(each.ctypes.data for each in memory),
+            *(steps.start, at_once, longest, self._decoder.threads, 0),
+        )
+        status = self.functions.make_steps(ctypes.addressof(search), most, enough)
+        if status < 0:
+            raise MemoryError
+        last = int(np.count_nonzero(takes_part)) * beam_size
+        return search.num_done, rows[:last] if status else None
 
     def logits(self, rows: Array) -> Array:
         """Return the logits [R, V] of what follows ``rows``; the next call overwrites them."""
@@ -330,10 +375,3 @@ class CompiledLayers:
             # Pages that are never written take no memory, so few sizes cost nothing.
             self._memory[name] = np.empty(1 << (size - 1).bit_length(), np.float32)
         return self._memory[name][:size].reshape(shape)
-
-    def _views(self, entries: Array) -> tuple[Array, Array]:
-        """Return the keys [N, H, W, E] and the values [N, H, E, X] in ``entries``."""
-        heads, width, room = self._decoder.H, self._decoder.W, self.room_of(entries)
-        keys, values = np.split(entries, [heads * width * room], axis=1)
-        shape = len(entries), heads
-        return keys.reshape(*shape, width, room), values.reshape(*shape, room, -1)

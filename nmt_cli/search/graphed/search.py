@@ -57,8 +57,9 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
         """Return the largest size for graphs that is not above ``most``."""
         return size_within(most)
 
-    def step(self) -> list[Done]:
+    def step(self, most: int = 1, enough: int = 1) -> list[Done]:
         """Launch some steps, read those before; return the sentences that were done in them."""
+        del most, enough
         done = self._begin_ahead()
         if self.is_busy:
             self._launch()
