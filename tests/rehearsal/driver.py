@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -135,6 +135,7 @@ def be_the_driver(mode: FakeCuda) -> None:
     torch.backends.cuda.is_flash_attention_available = lambda: True
     cuda.CUDAGraph = _class_for(mode, _Graph)
     cuda.graph, cuda.set_device = recording, lambda *_: None
+    cuda.device = lambda *_: nullcontext()
     cuda.graph_pool_handle = lambda: (0, 1)
     cuda.is_current_stream_capturing = lambda: mode.is_recording
     cuda.empty_cache = cuda._lazy_init = lambda: None

@@ -32,7 +32,8 @@ def kernels_work(
     is_small = settings.beam_size <= LARGEST_BEAM
     if device.type != "cuda" or not is_small or not has_triton(device):
         return False
-    why = _why_not(shape._replace(num_layers=1), settings, dtype, vocabulary_size, device)
+    with torch.cuda.device(device):  # Triton launches on the current one of a thread
+        why = _why_not(shape._replace(num_layers=1), settings, dtype, vocabulary_size, device)
     if why is not None:
         logs.warning(
             "The search attends and finds the best pieces by torch, not by our kernels in Triton: "

@@ -1,6 +1,7 @@
 """Searches with our kernels, in Triton's interpreter, find what the others find."""
 
 import random
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -61,8 +62,20 @@ def test_kernels_that_fail_or_compute_something_else_are_not_used(monkeypatch, c
     monkeypatch.setattr(best_entries, "best_entries", lambda *_: 1 // 0)
     assert why_not().startswith("ZeroDivisionError: ")
     monkeypatch.setattr(kernel_check, "has_triton", lambda _: True)
-    on_gpu = torch.device("cuda")
-    monkeypatch.setattr(kernel_check, "_why_not", lambda *_: "CompilationError: at 3:4")
+    on_gpu, chosen = torch.device("cuda", 1), list[torch.device | None]()
+
+    @contextmanager
+    def current(device):
+        chosen.append(device)
+        yield
+        chosen.append(None)
+
+    def fails(*_):
+        assert chosen == [on_gpu]  # Triton launches on it
+        return "CompilationError: at 3:4"
+
+    monkeypatch.setattr(torch.cuda, "device", current)
+    monkeypatch.setattr(kernel_check, "_why_not", fails)
     shape = sharp_model().config.decoder_shape
     for _ in range(2):
         assert not kernels_work(shape, settings_of(3), torch.float32, 37, on_gpu)
