@@ -204,7 +204,7 @@ class BeamSearch(ABC, Generic[Model]):
         )
         scores = np.zeros((number, 1), np.float32)
         candidates = self._candidates(logits, scores, states, sentences)
-        chosen = [Candidates(*(part[[n]] for part in candidates)) for n in range(number)]
+        chosen = [Candidates(*(part[n : n + 1] for part in candidates)) for n in range(number)]
         firsts = [None if nan else own for nan, own in zip(is_nan, chosen, strict=True)]
         return list(map(PreparedSentence, sentences, encoded, firsts))
 

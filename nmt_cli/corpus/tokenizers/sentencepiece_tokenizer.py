@@ -118,7 +118,7 @@ class SentencePieceTokenizer:
         if keep_pieces:
             return " ".join(self.pieces(ids))
         try:
-            return self._processor.decode([int(token) for token in ids])
+            return self._processor.decode(list(map(int, ids)))
         except (IndexError, UnicodeDecodeError):
             raise NoTextError(ids, self.size) from None
 
@@ -126,7 +126,7 @@ class SentencePieceTokenizer:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
         del side
         try:
-            return self._processor.id_to_piece([int(token) for token in ids])
+            return self._processor.id_to_piece(list(map(int, ids)))
         except (IndexError, UnicodeDecodeError):
             raise NoTextError(ids, self.size) from None
 

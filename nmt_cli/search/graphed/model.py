@@ -42,9 +42,8 @@ def size_for(number: int) -> int:
 
 def size_within(number: int) -> int:
     """Return the largest size that is not above ``number``, which is at least 1."""
-    while size_for(number) > number:
-        number -= 1
-    return number
+    power = 1 << (number.bit_length() - 1)
+    return power * 3 // 2 if number >= power * 3 // 2 else power
 
 
 class StepShape(NamedTuple):

@@ -157,7 +157,7 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
     def _release(self, slots: Array, ended: Array) -> list[Done]:
         """Free ``slots``; return what was found, by the hypotheses that ``ended`` [S, K, 3]."""
         beams = self._beams
-        found = (self._reported.hypotheses(each, ended[each], beams) for each in slots.tolist())
+        found = self._reported.hypotheses(slots, ended[slots], beams)
         numbers = beams.numbers[slots].tolist()
         done = [(number, each or IMPOSSIBLE) for number, each in zip(numbers, found, strict=True)]
         beams.free(slots)
@@ -186,31 +186,38 @@ class _Reported:
         """Drop all other slots."""
         self._beams = self._beams[slots]
 
-    def hypotheses(self, slot: int, ended: Array, beams: Beams) -> tuple[Hypothesis, ...]:
-        """Return the best hypotheses of those that ``ended`` [K, 3] in ``slot``, best first."""
-        alpha, n_best = float(beams.alphas[slot]), int(beams.n_best[slot])
-        exists = ended[:n_best, 0] > -np.inf
-        found = [
-            self._hypothesis(slot, float(log_probability), int(place), alpha)
-            for _, log_probability, place in ended[:n_best][exists].tolist()
-        ]
-        return tuple(sorted(found, key=lambda hypothesis: -hypothesis.score))
+    def hypotheses(self, slots: Array, ended: Array, beams: Beams) -> list[tuple[Hypothesis, ...]]:
+        """Return the best hypotheses in each of ``slots`` [B], those that ``ended`` [B, K, 3]."""
+        is_best = np.arange(ended.shape[1]) < beams.n_best[slots, None]
+        rows, ranks = (is_best & (ended[:, :, 0] > -np.inf)).nonzero()
+        _, log_probabilities, places = ended[rows, ranks].T
+        lengths, last = np.divmod(places.astype(np.int64), self._settings.beam_size)  # with </s>
+        beams_of_each = self._followed(slots[rows], lengths - 1, last)
+        found: list[list[Hypothesis]] = [[] for _ in slots]
+        numbers = rows, lengths, log_probabilities, beams.alphas[slots[rows]]
+        for row, length, log_probability, alpha, of_beams in zip(
+            *(each.tolist() for each in numbers), beams_of_each, strict=True
+        ):
+            scores, tokens = of_beams[:, : length - 1]
+            score = log_probability / length_penalty(length, alpha)
+            of_tokens: tuple[float, ...] = ()
+            if self._settings.token_scores:
+                totals = np.ascontiguousarray(scores).view(np.float32)
+                of_tokens = tuple(np.diff([0.0, *totals.tolist(), log_probability]).tolist())
+            hypothesis = Hypothesis(tuple(tokens.tolist()), log_probability, score, of_tokens)
+            found[row].append(hypothesis)
+        return [tuple(sorted(each, key=lambda hypothesis: -hypothesis.score)) for each in found]
 
-    def _hypothesis(
-        self, slot: int, log_probability: float, place: int, alpha: float
-    ) -> Hypothesis:
-        length, parent = divmod(place, self._settings.beam_size)
-        length -= 1  # without </s>
-        scores, parents, of_beam = self._beams[slot, :length].transpose(1, 0, 2)
-        places = list[int]()  # of the hypothesis in the beams, last one first
-        for of_position in parents[::-1].tolist():
-            places.append(parent)
-            parent = of_position[parent]
-        at = np.arange(length), places[::-1]
-        tokens = of_beam[at].tolist()
-        score = log_probability / length_penalty(length + 1, alpha)
-        of_tokens: tuple[float, ...] = ()
-        if self._settings.token_scores:
-            totals = np.ascontiguousarray(scores[at]).view(np.float32)
-            of_tokens = tuple(np.diff([0.0, *totals.tolist(), log_probability]).tolist())
-        return Hypothesis(tuple(tokens), log_probability, score, of_tokens)
+    def _followed(self, slots: Array, lengths: Array, last: Array) -> Array:
+        """Return the scores and tokens [N, 2, L] of hypotheses in ``slots`` [N].
+
+        Of their ``lengths`` [N], without </s>; ``last`` are the places of their last tokens.
+        """
+        positions = np.arange(lengths.max(initial=0))
+        places = np.empty((len(slots), len(positions)), np.int64)
+        for position in positions[::-1].tolist():
+            places[:, position] = last
+            parents = self._beams[slots, position, 1, last]
+            last = np.where(position < lengths, parents, last)
+        of_each = slots[:, None], positions, [[[0]], [[2]]], places
+        return self._beams[of_each].transpose(1, 0, 2)
