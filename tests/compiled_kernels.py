@@ -136,7 +136,7 @@ def search(d_head: int, vocabulary_size: int) -> None:
     places = torch.zeros(2, 4, dtype=torch.int64)
     of_new = rows(8, 3 * d_model).detach().split(d_model, 1)
     is_past = torch.zeros(2, 4, 48, dtype=torch.bool)
-    attend_to_past(of_new, keys, values, is_past, places)
+    attend_to_past(of_new, keys, values, is_past, places, places[:, 0])
     attend_to_sources(of_new[0], keys, values, places[:, 0])
     best_entries(torch.zeros(8, vocabulary_size), 8, 1)
 

@@ -194,7 +194,9 @@ class Past:
         self.is_past.copy_(inherited.scatter(2, self._places[:, :, None], True))
         if self._window is not None:
             self.positions.scatter_(1, self._places, positions[:, None].expand(-1, beam_size))
-        if not self._is_by_kernel:
+        if self._is_by_kernel:
+            self._used = self._num_used()
+        else:
             self._mask = additive_mask(self.is_past, self._num_heads, self.layers[0].keys)
 
     def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
@@ -209,17 +211,20 @@ class Past:
             from nmt_cli.model.triton_kernels.beam_attention import attend_to_past
 
             rows = queries, keys, values
-            return attend_to_past(rows, *entries, self.is_past, self._places)
+            return attend_to_past(rows, *entries, self.is_past, self._places, self._used)
         entries.keys[self._slots, :, :, self._places] = keys.view(shape)
         entries.values[self._slots, :, self._places] = values.view(shape)
         return attend(queries, entries, self._mask)
 
     def end_step(self) -> None:
         """Keep no tensor of the step."""
-        self._places = self._mask = self._ends[:0]
+        self._places = self._mask = self._used = self._ends[:0]
 
     def num_places(self) -> Tensor:
         """Return the highest used place + 1 [S]."""
+        return self._used if len(self._used) else self._num_used()
+
+    def _num_used(self) -> Tensor:
         return (self.is_past.any(dim=1) * self._ends).amax(dim=1)
 
     def forget(self, slots: Sequence[int]) -> None:

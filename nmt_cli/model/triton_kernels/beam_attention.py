@@ -23,16 +23,18 @@ def attend_to_past(
     values: Tensor,
     is_past: Tensor,
     places: Tensor,
+    lengths: Tensor,
 ) -> Tensor:
     """Return softmax(QK^T / sqrt(D)) V [S*K, H*V]; keep the newest keys and values.
 
     ``rows`` are the queries, keys and values [S*K, any] of the newest tokens, which have the same
     strides. They get the ``places`` [S, K] in the entries ``keys`` [S, H, D, E] and ``values``
-    [S, H, E, V]. ``is_past`` [S, K, E] is True for entries that a hypothesis attends to. Loads are
-    fast if E is a multiple of 16, as the rooms of graphs are.
+    [S, H, E, V]. ``is_past`` [S, K, E] is True for entries that a hypothesis attends to: some of
+    the first ``lengths`` [S], and the rest is not read. Loads are fast if E is a multiple of 16, as
+    the rooms of graphs are.
     """
     output = torch.empty_like(rows[2], memory_format=torch.contiguous_format)
-    _launch(rows, keys, values, (is_past.view(torch.uint8), places, None), output)
+    _launch(rows, keys, values, (is_past.view(torch.uint8), places, lengths), output)
     return output
 
 
@@ -76,7 +78,7 @@ def _attend(
     ROWS: tl.constexpr, K_TILE: tl.constexpr, V_TILE: tl.constexpr, ENTRIES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Compute by online softmax. Without ``lengths``, each row also attends to its newest key.
+    """Compute by online softmax. With ``is_past``, each row also attends to its newest key.
 
     That is written among the others, but not read from there: no program waits for a write.
     """
@@ -90,7 +92,8 @@ def _attend(
     keys += slot_head * D_K * room
     values += slot_head * room * D_V
     scale *= 1.4426950408889634  # powers of 2 are computed
-    if lengths is None:
+    end = tl.load(lengths + slot).to(tl.int32)
+    if is_past is not None:
         place = tl.load(places + row, mask=is_row, other=-1)
         at_value = row.to(tl.int64)[:, None] * stride + head * D_V + wide[None, :]
         new_key = tl.load(new_keys + at_key, mask=is_row[:, None] & of_key, other=0.0)
@@ -102,25 +105,27 @@ def _attend(
         top = tl.sum(query.to(tl.float32) * new_key.to(tl.float32), 1) * scale
         total = tl.full([ROWS], 1.0, tl.float32)
         attended = new_value.to(tl.float32)
-        end = room
     else:
         top = tl.full([ROWS], float("-inf"), tl.float32)
         total = tl.zeros([ROWS], tl.float32)
         attended = tl.zeros([ROWS, V_TILE], tl.float32)
-        end = tl.load(lengths + slot).to(tl.int32)
     for first in range(0, end, ENTRIES):
         e = first + tl.arange(0, ENTRIES)
         is_there = e < end
-        # A name that is assigned in a loop keeps its shape.
-        of_entry = (column < D_K)[:, None] & is_there[None, :]
+        # What lies along the room is read as far as that goes: 16 bytes are only read at once where
+        # all of them are wanted, and a room is a multiple of 16. A name that is assigned in a loop
+        # keeps its shape.
+        is_in_room = (e < room)[None, :]
+        of_entry = (column < D_K)[:, None] & is_in_room
         key = tl.load(keys + column[:, None] * room + e[None, :], mask=of_entry, other=0.0)
         entry_value = e[:, None] * D_V + wide[None, :]
         value = tl.load(values + entry_value, mask=is_there[:, None] & of_value, other=0.0)
         scores = tl.dot(query, key, input_precision=PRECISION) * scale
         is_seen = is_row[:, None] & is_there[None, :]
-        if lengths is None:
+        if is_past is not None:
             place_of_row = row.to(tl.int64)[:, None] * room + e[None, :]
-            is_seen &= tl.load(is_past + place_of_row, mask=is_seen, other=0) != 0
+            mask = is_row[:, None] & is_in_room
+            is_seen &= tl.load(is_past + place_of_row, mask=mask, other=0) != 0
             is_seen &= e[None, :] != place[:, None]
         scores = tl.where(is_seen, scores, float("-inf"))
         new_top = tl.maximum(top, tl.max(scores, 1))

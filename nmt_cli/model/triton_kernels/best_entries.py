@@ -26,12 +26,15 @@ def best_entries(logits: Tensor, number: int, banned: int) -> tuple[Tensor, Tens
     values = logits.new_empty(num_rows, number, dtype=torch.float32)
     places = logits.new_empty(num_rows, number, dtype=torch.int64)
     normalizers = logits.new_empty(num_rows, dtype=torch.float32)
+    # Triton loads 16 bytes at a time where it can see that rows begin at multiples of 16 bytes.
+    aligned = 4 if width % 4 == 0 and logits.stride(0) % 4 == 0 else 1
     _best_entries[num_rows,](
-        *(logits, values, places, normalizers, width, logits.stride(0), banned),
+        *(logits, values, places, normalizers),
+        *(width // aligned, logits.stride(0) // aligned, banned),
         NUMBER=number,
         KEPT=triton.next_power_of_2(number),
         COLUMNS=min(COLUMNS, triton.next_power_of_2(width)),
-        ALIGNED=8 if width % 8 == 0 and logits.stride(0) % 8 == 0 else 1,  # 32 bytes of fp32
+        ALIGNED=aligned,
     )
     return values, places, normalizers
 
@@ -44,9 +47,11 @@ def _best_entries(
 ):  # fmt: skip
     """Keep the best entries so far, each as an integer: a key of its value, and its place.
 
-    The high bits order the values, the low bits hold the place counted backwards.
+    The high bits order the values, the low bits hold the place counted backwards. ``width`` and
+    ``stride`` are in units of ``ALIGNED`` numbers.
     """
-    width, stride = tl.multiple_of(width, ALIGNED), tl.multiple_of(stride, ALIGNED)
+    width *= ALIGNED
+    stride *= ALIGNED
     row, rank = tl.program_id(0).to(tl.int64), tl.arange(0, KEPT).to(tl.int64)
     best = tl.where(rank < NUMBER, LOWEST + rank, HIGHEST)
     top = float("-inf")

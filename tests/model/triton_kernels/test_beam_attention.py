@@ -46,8 +46,11 @@ def test_each_hypothesis_attends_to_its_past_and_itself(sizes, dtype):
     widths = [num_heads * d_k, num_heads * d_k, num_heads * d_v]
     together = torch.randn(num_slots * beam_size, sum(widths)).to(DEVICE, dtype)
     rows = together.split(widths, 1)
-    places = torch.stack([torch.randperm(room)[:beam_size] for _ in range(num_slots)]).to(DEVICE)
+    used = [beam_size, room, room // 2 + beam_size][:num_slots]
+    places = torch.stack([torch.randperm(each)[:beam_size] for each in used]).to(DEVICE)
     is_past = (torch.rand(num_slots, beam_size, room) < 0.4).to(DEVICE)
+    lengths = torch.tensor(used, device=DEVICE)
+    is_past &= (torch.arange(room, device=DEVICE) < lengths[:, None])[:, None]
     is_past[0] = False  # has no past yet
     for hypothesis in range(beam_size):  # places are free, so they are in no other past
         is_past.scatter_(2, places[:, hypothesis, None, None].expand(-1, beam_size, 1), False)
@@ -58,10 +61,13 @@ def test_each_hypothesis_attends_to_its_past_and_itself(sizes, dtype):
             row = slot * beam_size + hypothesis
             expected_keys[slot, :, :, place] = rows[1][row].view(num_heads, d_k)
             expected_values[slot, :, place] = rows[2][row].view(num_heads, d_v)
-    found = attend_to_past(rows, keys, values, is_past, places)
+    found = attend_to_past(rows, keys, values, is_past, places, torch.full_like(lengths, room))
     assert torch.equal(keys, expected_keys)
     assert torch.equal(values, expected_values)
     assert errors(found, by_formula(rows[0], keys, values, is_past)) <= UNITS[dtype]
+    for slot, length in enumerate(used):  # nothing behind it counts
+        keys[slot, :, :, length:], values[slot, :, length:] = torch.nan, torch.nan
+    assert torch.equal(attend_to_past(rows, keys, values, is_past, places, lengths), found)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -48,6 +48,11 @@ def test_the_kernels_compile_for_heads_of_each_width_and_fit_the_registers(tmp_p
             most = MOST_WITH_DROPOUT if has_dropout else MOST_SPILLED[capability]
             assert each["spilled"] <= most, each
             assert each["shared"] <= MOST_SHARED, each
+        for each in of_model:
+            if each["kernel"].startswith("beam_attention"):  # reads no number by itself
+                assert not {"LDG 8", "LDG 16"} & set(each["accesses"]), each
+        (best,) = (each for each in of_model if each["kernel"].startswith("best_entries"))
+        assert ("LDG 128" in best["accesses"]) == (width == 64)
         (loss,) = (each for each in of_model if each["kernel"].startswith("cross_entropy"))
         is_aligned = loss["constants"]["ALIGNED"] == 8
         assert is_aligned == (width == 64)  # whose vocabulary is a multiple of 8
