@@ -57,7 +57,7 @@ def copying(monkeypatch, fails=lambda sources: None, recipe=None, **options):
 def packed_model(model, library, precision="fp32"):
     """Return a model as the library for CPUs has it."""
     weights = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
-    return PackedModel(model.config, weights, precision, library)
+    return PackedModel(model.config, model.vocabulary_size, weights.items(), precision, library)
 
 
 class TableModel:

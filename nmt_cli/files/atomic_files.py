@@ -195,7 +195,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise DamagedError(f"{path} is damaged: it names files outside its directory.")
     check_version(manifest, path)
     if manifest.pop(SEAL, None) != seal_of(manifest):
-        raise DamagedError(f"{path} has changed since it was written; it is damaged.")
+        raise changed(path)
     return manifest
 
 
@@ -211,10 +211,8 @@ def verify(
     manifest = read_manifest(directory)
     files = {name: file for name, file in manifest["files"].items() if name not in unneeded}
     unread = {n for n in files if unread_prefix is not None and n.startswith(unread_prefix)}
-    total = sum(files[name]["bytes"] for name in files.keys() - unread) // HASHED_AT_ONCE
-    with logs.progress(
-        f"Checking {directory}", "MiB", total, hidden=total < LEAST_MIB_SHOWN
-    ) as counter:
+    num_bytes = sum(files[name]["bytes"] for name in files.keys() - unread)
+    with checking(directory, num_bytes) as counter:
         for name, expected in files.items():
             path = directory / name
             try:
@@ -222,6 +220,17 @@ def verify(
             except FileNotFoundError:
                 raise DamagedError(f"{path} was removed while it was read.") from None
     return manifest
+
+
+def checking(path: Path, num_bytes: int) -> logs.ProgressBar:
+    """Return the progress bar of reading so many bytes of ``path``, which counts each MiB."""
+    total = num_bytes // HASHED_AT_ONCE
+    return logs.progress(f"Checking {path}", "MiB", total, hidden=total < LEAST_MIB_SHOWN)
+
+
+def changed(path: Path) -> DamagedError:
+    """Return the error that a file does not have the checksum of its manifest."""
+    return DamagedError(f"{path} has changed since it was written; it is damaged.")
 
 
 def _verify_file(path: Path, expected: Mapping[str, Any], counter: logs.ProgressBar | None) -> None:
@@ -237,7 +246,7 @@ def _verify_file(path: Path, expected: Mapping[str, Any], counter: logs.Progress
             f"{MANIFEST} says {expected['bytes']:,}; it is damaged."
         )
     if counter is not None and sha256(path, counter.advance) != expected["sha256"]:
-        raise DamagedError(f"{path} has changed since it was written; it is damaged.")
+        raise changed(path)
 
 
 def remove_directory(directory: Path) -> None:

@@ -5,11 +5,15 @@ A matrix that is stored in int8 has a scale for each of its rows, in a tensor of
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +22,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from nmt_cli.costs.parameters import Shapes
+from nmt_cli.files.atomic_files import HASHED_AT_ONCE, changed, checking
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.model.compiled.c_library import Array
 
@@ -25,6 +30,7 @@ from nmt_cli.model.compiled.c_library import Array
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "I8": np.dtype(np.int8)}
 HEADER_LENGTH = 8  # bytes in front of the header: its length, little-endian
 SCALES = ".scales"  # ends the name of a matrix's scales
+READ_AT_ONCE = 1 << 23  # bytes, or one weight; hashing takes 40 times as long as a thread's start
 LARGEST = 127
 SMALLEST_SCALE = 1e-30  # of a row that is zero
 
@@ -36,6 +42,11 @@ class StoredTensor(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     offset: int  # bytes from the start of the file
+
+    @property
+    def end(self) -> int:
+        """Where the next tensor is."""
+        return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
 
 class StoredWeights(Mapping[str, Array]):
@@ -65,12 +76,55 @@ class StoredWeights(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         with _naming_errors(self._path):
-            weight = self._read(self._tensors[name])
-            if name in self._scales:
-                weight = weight.astype(np.float32)
-                weight *= self._read(self._scales[name])
+            return self._finite(name, self._read(self._tensors[name]))
+
+    def _finite(self, name: str, weight: Array) -> Array:
+        """Return a weight of what is stored of it, in fp32 and finite."""
+        if name in self._scales:
+            weight = weight.astype(np.float32)
+            weight *= self._read(self._scales[name])
         refuse_not_finite(name, weight, self._path)
         return weight
+
+    def checked(self, sha256: str) -> Iterator[tuple[str, Array]]:
+        """Yield the name of each weight and the weight, in the order of the file, read once.
+
+        A thread hashes the file meanwhile. The next weights overwrite an array. Raises DamagedError
+        if a weight is not finite and, behind the last one, if the file does not have this checksum.
+        """
+        tensors = [*self._tensors.values(), *self._scales.values()]
+        tensors.sort(key=lambda tensor: tensor.offset)
+        begin = tensors[0].offset
+        parts = [[*part] for _, part in groupby(tensors, lambda t: (t.end - begin) // READ_AT_ONCE)]
+        most = max(part[-1].end - part[0].offset for part in parts)
+        memory: Array = np.empty(most, np.uint8)
+        digest = hashlib.sha256()
+        with (
+            _naming_errors(self._path),
+            checking(self._path, tensors[-1].end) as counter,
+            self._path.open("rb", buffering=0) as stream,
+        ):
+            digest.update(stream.read(begin))
+            for part in parts:
+                content = memory[: part[-1].end - part[0].offset]
+                _fill(content, stream, part[-1].name)
+                hashing = Thread(target=digest.update, args=(content,))
+                hashing.start()
+                try:
+                    yield from self._weights_in(content, part)
+                finally:
+                    hashing.join()
+                counter.advance(part[-1].end // HASHED_AT_ONCE - part[0].offset // HASHED_AT_ONCE)
+        if digest.hexdigest() != sha256:
+            raise changed(self._path)
+
+    def _weights_in(self, content: Array, part: list[StoredTensor]) -> Iterator[tuple[str, Array]]:
+        for name, dtype, shape, offset in part:
+            if name not in self._tensors:
+                continue  # scales, which their matrix needs
+            first = offset - part[0].offset
+            stored = content[first:][: math.prod(shape) * dtype.itemsize].view(dtype)
+            yield name, self._finite(name, np.require(stored.reshape(shape), requirements="A"))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -80,11 +134,19 @@ class StoredWeights(Mapping[str, Array]):
 
     def _read(self, tensor: StoredTensor) -> Array:
         array = np.empty(tensor.shape, tensor.dtype)
-        with self._path.open("rb") as stream:
+        with self._path.open("rb", buffering=0) as stream:
             stream.seek(tensor.offset)
-            if stream.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
-                raise ValueError(f"it ends in {tensor.name}")
+            _fill(array.reshape(-1).view(np.uint8), stream, tensor.name)
         return array
+
+
+def _fill(array: Array, stream: io.FileIO, name: str) -> None:
+    """Read bytes into all of ``array``. Raises ValueError if the file ends, in tensor ``name``."""
+    left = array.data
+    while left:
+        if not (count := stream.readinto(left)):
+            raise ValueError(f"it ends in {name}")
+        left = left[count:]
 
 
 @contextmanager

@@ -199,23 +199,35 @@ def use_model(path: Path, use: Callable[[Model], Used]) -> Used:
     return use(find_model(path))
 
 
-def open_model(path: Path, use: Callable[[Model], Used]) -> Used:
+def open_model(path: Path, use: Callable[[Model], Used], *, checks_weights: bool = False) -> Used:
     """Return what ``use`` makes of the model that ``path`` means, after its files were verified.
 
-    Raises UserError if there is no model, DamagedError if a file of it is damaged.
+    With ``checks_weights``, ``use`` itself compares the weights with their checksum. Raises
+    UserError if there is no model, DamagedError if a file of it is damaged.
     """
-    return use_model(path, lambda model: use(verified(model.path)))
+
+    def used(model: Model) -> Used:
+        if not checks_weights:
+            return use(verified(model.path))
+        try:
+            return use(verified(model.path, unread=WEIGHTS))
+        except DamagedError:
+            verified(model.path)  # raises if a file has changed: that explains all else
+            raise
+
+    return use_model(path, used)
 
 
-def verified(directory: Path, unneeded: Collection[str] = ()) -> Model:
+def verified(directory: Path, unneeded: Collection[str] = (), unread: str | None = None) -> Model:
     """Return the model in ``directory`` after checking its files.
 
     Those that are ``unneeded``, and the state of its training, which only resuming needs, are not
-    read and may be missing. Raises DamagedError if another file is missing or damaged, or if they
-    do not fit together.
+    read and may be missing; of the file ``unread`` only the size is checked. Raises DamagedError if
+    another file is missing or damaged, or if they do not fit together.
     """
     with _advising(directory):
-        model = Model(directory, verify(directory, unneeded={TRAINING_STATE, *unneeded}))
+        needless = {TRAINING_STATE, *unneeded}
+        model = Model(directory, verify(directory, unneeded=needless, unread_prefix=unread))
         for names in ((CONFIG,), (WEIGHTS,), TOKENIZER_FILES):
             if not any(name in model.manifest["files"] for name in names):
                 raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")

@@ -74,11 +74,14 @@ def load_models(
     if a model has another tokenizer or writes trees in another notation.
     """
     chosen = device_name(device)
-    load, of_all = _loading(chosen, precision, library_for(chosen))
+    library = library_for(chosen)
+    load, of_all = _loading(chosen, precision, library)
     first: Model | None = None
     members = []
     for each in (path, *ensemble):
-        found, model = open_model(Path(each), lambda found: (found, load(found)))
+        found, model = open_model(
+            Path(each), lambda found: (found, load(found)), checks_weights=library is not None
+        )
         first = first or found
         if (different := _difference(first, found)) is not None:
             raise UserError(
@@ -102,7 +105,9 @@ def _loading(
     chosen = choose_decoding_precision(precision, device, has_bf16=library.has_bf16)
 
     def load(found: Model) -> PackedModel:
-        return PackedModel(found.settings.architecture, found.weights, chosen, library)
+        settings, weights = found.settings, found.weights.checked(found.weights_sha256)
+        sizes = settings.architecture, settings.vocabulary_size
+        return PackedModel(*sizes, weights, chosen, library)
 
     return load, chosen
 

@@ -79,7 +79,7 @@ def packed(model: Transformer, precision: str, library: Library) -> PackedModel:
     weights = {
         name: weight.detach().float().cpu().numpy() for name, weight in model.named_parameters()
     }
-    return PackedModel(model.config, weights, precision, library)
+    return PackedModel(model.config, model.vocabulary_size, weights.items(), precision, library)
 
 
 def torch_precision(name: str, device: torch.device | str) -> DecodingPrecision:

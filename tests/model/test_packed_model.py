@@ -3,7 +3,6 @@
 import ctypes
 import mmap
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,22 +81,14 @@ def assert_is_norm(packed, norm):
     assert packed.epsilon == np.float32(norm.eps)
 
 
-class Taken(Mapping[str, Any]):
-    """Weights that exist only while they are used, and are taken once."""
-
-    def __init__(self, model):
-        self._weights = dict(model.named_parameters())
-        self.names = []
-
-    def __getitem__(self, name):
-        self.names.append(name)
-        return self._weights[name].detach().numpy().copy()
-
-    def __iter__(self):
-        return iter(self._weights)
-
-    def __len__(self):
-        return len(self._weights)
+def overwriting(model):
+    """Yield the weights of ``model``; each array is overwritten by the next."""
+    memory = np.empty(max(weight.numel() for weight in model.parameters()), np.float32)
+    for name, weight in reversed([*model.named_parameters()]):
+        memory[...] = np.nan
+        array = memory[: weight.numel()].reshape(weight.shape)
+        array[...] = weight.detach().numpy()
+        yield name, array
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -179,11 +170,11 @@ def test_embeddings_and_positions_are_those_of_torch(library, options, precision
                 packed.vectors(side, 65)
 
 
-def test_each_weight_is_taken_once(library):
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_each_weight_is_packed_before_the_next_is_taken(library, precision):
     model = random_model(OPTION_SETS[0], SIZE)
-    weights = Taken(model)
-    PackedModel(model.config, weights, "int8", library)
-    assert sorted(weights.names) == sorted(weights)
+    packed = PackedModel(model.config, SIZE, overwriting(model), precision, library)
+    assert np.array_equal(packed._memory, packed_model(model, library, precision)._memory)
 
 
 def test_weights_of_another_model_are_refused(library):
@@ -191,7 +182,12 @@ def test_weights_of_another_model_are_refused(library):
     weights = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
     name = "encoder_layers.0.feed_forward.inner.weight"
     with pytest.raises(ValueError, match=rf"{name} is \[28, 19\], not \[28, 20\]"):
-        PackedModel(model.config, {**weights, name: weights[name][:, :19]}, "fp32", library)
+        PackedModel(
+            model.config, SIZE, {**weights, name: weights[name][:, :19]}.items(), "fp32", library
+        )
+    del weights[name]
+    with pytest.raises(ValueError, match=f"^{name} missing$"):
+        PackedModel(model.config, SIZE, weights.items(), "fp32", library)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")

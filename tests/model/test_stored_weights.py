@@ -1,5 +1,6 @@
 """Files of weights, as the library of the format reads and writes them."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from nmt_cli.costs.parameters import parameter_shapes
 from nmt_cli.messages.errors import DamagedError
+from nmt_cli.model import stored_weights
 from nmt_cli.model.stored_weights import StoredWeights, as_bytes
 from nmt_cli.model.transformer import Transformer, build_transformer
 from nmt_cli.recipe.sections.model import ModelConfig
@@ -87,6 +89,51 @@ def test_a_weight_is_read_when_it_is_taken(path):
     path.unlink()
     with pytest.raises(DamagedError, match="No such file"):
         stored["b"]
+
+
+def checked(path):
+    """Return copies of the weights in a file that is read and hashed at the same time."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {name: weight.copy() for name, weight in StoredWeights(path).checked(digest)}
+
+
+@pytest.mark.parametrize("read_at_once", [1, 30, stored_weights.READ_AT_ONCE])
+@pytest.mark.parametrize("in_int8", [False, True])
+def test_weights_that_are_checked_meanwhile_are_the_same(
+    tmp_path, monkeypatch, in_int8, read_at_once
+):
+    monkeypatch.setattr(stored_weights, "READ_AT_ONCE", read_at_once)
+    path = tmp_path / "x"
+    arrays = {name: array for name, array in ARRAYS.items() if array.size or not in_int8}
+    path.write_bytes(as_bytes(arrays, in_int8=in_int8))
+    found, stored = checked(path), StoredWeights(path)
+    assert list(found) == list(stored)
+    for name, weight in stored.items():
+        np.testing.assert_array_equal(found[name], weight, strict=True)
+    weights = stored.checked("0" * 64)
+    for _ in stored:
+        next(weights)
+    with pytest.raises(DamagedError, match="x has changed since it was written; it is damaged"):
+        next(weights)
+
+
+def test_weights_at_any_byte_of_a_file_are_read(tmp_path):
+    """No library writes such a file, but they read it."""
+    content = b"\x05" + np.array([[1], [0.5]], np.float32).tobytes() + b"\1\2\3\4"
+    header = {
+        "byte": {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]},
+        "m.scales": {"dtype": "F32", "shape": [2, 1], "data_offsets": [1, 9]},
+        "m": {"dtype": "I8", "shape": [2, 2], "data_offsets": [9, 13]},
+    }
+    vector = np.array([3, -2], np.float32)
+    header["v"] = {"dtype": "F32", "shape": [2], "data_offsets": [13, 21]}
+    text = json.dumps(header).encode()
+    content = len(text).to_bytes(8, "little") + text + content + vector.tobytes()
+    (tmp_path / "y").write_bytes(content)
+    found = checked(tmp_path / "y")
+    assert found["m"].tolist() == [[1, 2], [1.5, 2]]
+    assert found["v"].tolist() == [3, -2]
+    assert found["byte"].tolist() == [5]
 
 
 def test_a_file_that_ends_early_is_a_user_error(path):

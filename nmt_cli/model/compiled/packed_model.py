@@ -6,7 +6,7 @@ Legend: I inputs, O outputs, V vocabulary, D d_model.
 import ctypes
 import math
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -91,17 +91,22 @@ class PackedModel:
     """
 
     def __init__(
-        self, config: ModelShape, weights: Mapping[str, Array], precision: str, library: Library
+        self,
+        config: ModelShape,
+        vocabulary_size: int,
+        weights: Iterable[tuple[str, Array]],
+        precision: str,
+        library: Library,
     ) -> None:
-        """Pack ``weights``, in fp32 by the names of ``parameter_shapes``, at a ``precision``.
+        """Pack ``weights``, in fp32 with the names of ``parameter_shapes``, at a ``precision``.
 
-        Each is taken from the mapping once, and none is kept. The precision is fp32, int8, or bf16
-        if the CPU has instructions for it. Raises ValueError if a weight has another shape.
+        Each is packed before the next one is taken, and none is kept. The precision is fp32, int8,
+        or bf16 if the CPU has instructions for it. Raises ValueError if a weight is missing or has
+        another shape.
         """
         self.config, self.precision, self.c_library = config, precision, library
-        output = weights[OUTPUT]
-        self.vocabulary_size = len(output)
-        self._shapes = parameter_shapes(config, self.vocabulary_size)
+        self.vocabulary_size = vocabulary_size
+        self._shapes = parameter_shapes(config, vocabulary_size)
         self._places = dict[str, int]()  # in the mapping, in bytes
         size = 0
         for part, size_of_part in self._parts():
@@ -112,10 +117,12 @@ class PackedModel:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
         self._mapping = mmap.mmap(-1, size, flags=flags)
         self._memory: Array = np.frombuffer(self._mapping, np.uint8)
-        self._pack(OUTPUT, output)
-        del output  # one weight at a time is in memory
-        for name in [*self._shapes][1:]:
-            self._pack(name, weights[name])
+        missing = set(self._shapes)
+        for name, weight in weights:
+            self._pack(name, weight)
+            missing.remove(name)
+        if missing:
+            raise ValueError(f"{', '.join(sorted(missing))} missing")
         self._memory.flags.writeable = False
         self._make_structures()
         self._sinusoids: Array = np.empty((0, config.d_model), np.float32)
