@@ -11,13 +11,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-import click
+from nmt_cli.launch.python_process import without_collections
 
-from nmt_cli.command_line.usage import HelpfulGroup
-from nmt_cli.files.atomic_files import is_failed_write
-from nmt_cli.files.output_streams import CLOSED_STDOUT
-from nmt_cli.launch.worker import this_worker
-from nmt_cli.messages import errors, logs
+with without_collections():
+    import click
+
+    from nmt_cli.command_line.usage import HelpfulGroup
+    from nmt_cli.files.atomic_files import is_failed_write
+    from nmt_cli.files.output_streams import CLOSED_STDOUT
+    from nmt_cli.launch.worker import this_worker
+    from nmt_cli.messages import errors, logs
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
@@ -113,7 +116,8 @@ class Commands(UserDict[str, Any]):
     """The commands by name. A command is imported when it is looked up, so that it starts soon."""
 
     def __getitem__(self, name: str) -> click.Command:
-        there = vars(import_module(f"nmt_cli.command_line.{self.data[name]}")).values()
+        with without_collections():
+            there = vars(import_module(f"nmt_cli.command_line.{self.data[name]}")).values()
         return next(each for each in there if isinstance(each, click.Command) and each.name == name)
 
 

@@ -27,6 +27,19 @@ OF_OTHER_COMMANDS = {
     *("multiprocessing", "subprocess", "nmt_cli.translating.workers", "nmt_cli.parsing"),
     *(f"nmt_cli.command_line.{name}" for name in ("training", "serving", "scoring")),
 }
+# Packages that every translation needs import some of these; nmt-cli itself must not.
+NEEDED = ("click", "numpy", "safetensors", "sentencepiece", "sentencex")
+OF_OTHER_TEXTS = {
+    *("ast", "inspect", "platform", "tempfile", "uuid"),
+    *("backports.zstd", "bz2", "compression.zstd", "gzip", "lzma", "zipfile"),
+    *(
+        "html",
+        "concurrent.futures.thread",
+        "nmt_cli.files.compression",
+        "nmt_cli.documents.document",
+    ),
+    *(f"nmt_cli.commands.lines.{name}" for name in ("document_text", "resumable_output")),
+}
 MAY_BE_MISSING = ("matplotlib", "tensorboard", "requests", "nltk", "ctranslate2", "transformers")
 PROGRAM = """
 import importlib, json, pkgutil, sys
@@ -80,6 +93,26 @@ def imported():
 
 def test_a_line_is_translated_without_the_modules_of_other_commands(imported):
     assert not imported[0] & (COMPILER | OF_OTHER_COMMANDS)
+
+
+def test_text_from_a_pipe_needs_no_documents_nor_compression(tmp_path):
+    """What the packages import is there before; the rest is what nmt-cli imports."""
+    program = f"""
+import sys, {", ".join(NEEDED)}
+before = set(sys.modules)
+from nmt_cli.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    assert end.code == 0
+print(*sorted(set(sys.modules) - before), file=sys.stderr)
+"""
+    words = [sys.executable, "-c", program, "translate", str(MODEL), "--device=cpu", "--quiet"]
+    done = subprocess.run(words, input="one\n", capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n") == 1
+    imported = set(done.stderr.split())
+    assert "nmt_cli.translating.translator" in imported
+    assert not imported & OF_OTHER_TEXTS
 
 
 @pytest.fixture

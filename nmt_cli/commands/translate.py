@@ -1,18 +1,18 @@
 """``nmt-cli translate``: translates lines of text; each line gives one line, in order."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nmt_cli.commands.lines import line_windows, opened_texts
 from nmt_cli.commands.lines import translation_formats as formats
 from nmt_cli.commands.lines import translation_processes as processes
 from nmt_cli.commands.lines import translation_record as records
-from nmt_cli.commands.lines.document_text import DocumentText, read_document_text
-from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.lines.tally import Tally
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
@@ -27,6 +27,10 @@ from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, 
 from nmt_cli.translating.interface.options import TranslatorOptions
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
+
+if TYPE_CHECKING:
+    from nmt_cli.commands.lines.document_text import DocumentText
+    from nmt_cli.commands.lines.resumable_output import ResumableOutput
 
 
 def run(  # noqa: PLR0913 - the options of the command are its parameters
@@ -74,7 +78,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         if form in ENDINGS or _asked(options) != NO_PAIR:  # most documents name their languages
             model, languages = _with_languages(model, options, form)
         source = stack.enter_context(_source(input_path, shard, form, retranslate, languages))
-        document = source if isinstance(source, DocumentText) else None
+        document = cast("DocumentText", source) if form in ENDINGS else None
         text = records.TextSoFar(document.sha256 if document else "")
         others = {"format": output_format, "input_format": form, "retranslate": retranslate}
         hashed = records.hash_of(options, {**others, "shard": shard})
@@ -102,8 +106,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         counts = device, threads, workers, devices
         together = {**vars(options), "ensemble": ensemble}
         engine = stack.enter_context(_engine(model, counts, together, source))
-        if isinstance(output, ResumableOutput):
-            output.begin(made._replace(**engine.chosen), text)
+        output.begin(made._replace(**engine.chosen), text)
         read_line = formats.reader(form, output_format, options.choose)
         format_line = formats.formatter(form, output_format)
         tally = _translate_all(engine, source, output, read_line, format_line)
@@ -149,7 +152,7 @@ def _translate_all(
     format_line: formats.Formatter,
 ) -> Tally:
     """Write the translation of each line of ``source``; return what happened to the lines."""
-    unit = "segment" if isinstance(source, DocumentText) else "line"
+    unit = getattr(source, "unit", "line")
     begun = output.record
     tally = Tally(_num_lines_before(source) + begun.num_lines, begun.num_failed, unit)
     with logs.progress(
@@ -224,6 +227,8 @@ def _source(
     if input_format in ENDINGS:
         if shard is not None:
             raise WrongUsageError("--shard cuts texts of lines; a document has none.")
+        from nmt_cli.commands.lines.document_text import read_document_text  # it takes time
+
         yield read_document_text(path, input_format, again=again, languages=languages)
         return
     if path is None:

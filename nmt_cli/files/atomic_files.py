@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -270,6 +269,8 @@ def sha256_of_each(paths: Iterable[Path], threads: int) -> dict[Path, str]:
     chosen = list(dict.fromkeys(paths))
     if threads == 1:
         return {path: sha256(path) for path in chosen}
+    from concurrent.futures import ThreadPoolExecutor  # commands that only read need none
+
     with ThreadPoolExecutor(threads) as pool:
         return dict(zip(chosen, pool.map(sha256, chosen), strict=True))
 

@@ -3,15 +3,11 @@
 Small files are read whole; one that is far too large is refused.
 """
 
-import gzip
 import io
-import lzma
 import os
 import re
 import stat
 import sys
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,23 +17,14 @@ from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import command, unused_name, where_missing
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 LARGEST_FILE = 50 << 20  # bytes, of files that are read whole
 READ_AT_ONCE = 1 << 18  # bytes
 COMPRESSED_AT_ONCE = 1 << 14  # bytes; smaller reads make the estimate of TextSize more precise
-# Of zstd --long; the default refuses windows of more than 128 MiB.
-LONGEST_WINDOW = zstd.DecompressionParameter.window_log_max
-ANY_WINDOW: dict[int, int] = {LONGEST_WINDOW: LONGEST_WINDOW.bounds()[1]}
 
 # Compressed text under another name would be read as one or two very odd lines.
 COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 SUFFIXES = frozenset(COMPRESSED.values())
 ZIP, BZIP2 = b"PK\x03\x04", re.compile(rb"BZh[1-9]\x31\x41\x59\x26\x53\x59")
-DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 
 
 @contextmanager
@@ -98,19 +85,14 @@ def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
     Otherwise yield ``stream`` itself. Equal text gives equal bytes: the header that gzip writes
     holds neither time nor name. Raises UserError for .bz2 and .zip.
     """
-    packed: Any
-    if path.suffix == ".gz":
-        packed = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
-    elif path.suffix == ".xz":
-        packed = lzma.LZMAFile(stream, "w")  # noqa: SIM115 - closed below
-    elif path.suffix == ".zst":
-        packed = zstd.ZstdFile(stream, "w")
-    elif path.suffix in {".bz2", ".zip"}:
+    if path.suffix in {".bz2", ".zip"}:
         raise UserError(f"{path} cannot be written: compressed output ends in .gz, .xz or .zst.")
-    else:
+    if path.suffix not in SUFFIXES:
         yield stream
         return
-    with packed:
+    from nmt_cli.files.compression import compressing  # few texts need it
+
+    with compressing(stream, path.suffix) as packed:
         packed.write(b"")  # without it zstd writes no frame for an empty text
         yield packed
 
@@ -165,6 +147,8 @@ def _refuse_other_compression(file: BinaryIO, path: Path, *, may_be_archive: boo
 
 
 def _how_to_unzip(path: Path) -> str:
+    import zipfile
+
     num_files = 1
     with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
         num_files = sum(not member.is_dir() for member in archive.infolist())
@@ -195,46 +179,11 @@ class _Counted:
 
 def _decompressed(counted: _Counted, path: Path) -> BinaryIO:
     stream = cast(BinaryIO, counted)
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
-    if path.suffix == ".xz":
-        return cast(BinaryIO, _Xz(counted))
-    if path.suffix == ".zst":
-        return cast(BinaryIO, zstd.ZstdFile(stream, options=ANY_WINDOW))
-    return stream
+    if path.suffix not in SUFFIXES:
+        return stream
+    from nmt_cli.files.compression import decompressing  # few texts need it
 
-
-class _Xz:
-    """Decompresses all streams of an .xz file; Python's LZMAFile ends at padding between two."""
-
-    def __init__(self, packed: _Counted) -> None:
-        self._packed, self._rest = packed, b""
-        self._stream: lzma.LZMADecompressor | None = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-
-    def read(self, size: int) -> bytes:
-        """Return some bytes, none at the end. Raises EOFError or LZMAError for a damaged file."""
-        while True:
-            chunk = b""
-            if self._stream is None:
-                chunk = self._behind_padding()
-                if not chunk:
-                    return b""
-                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-            elif self._stream.needs_input:
-                chunk = self._packed.read(COMPRESSED_AT_ONCE)
-                if not chunk:
-                    raise EOFError("it ends too early")
-            text = self._stream.decompress(chunk, size)
-            if self._stream.eof:
-                self._rest, self._stream = self._stream.unused_data, None
-            if text:
-                return text
-
-    def _behind_padding(self) -> bytes:
-        rest = self._rest.lstrip(b"\0")
-        while not rest and (chunk := self._packed.read(COMPRESSED_AT_ONCE)):
-            rest = chunk.lstrip(b"\0")
-        return rest
+    return decompressing(stream, path.suffix)
 
 
 class _Named(io.RawIOBase):
@@ -252,7 +201,7 @@ class _Named(io.RawIOBase):
         view = memoryview(buffer)
         try:
             chunk = self._stream.read(len(view))
-        except DECOMPRESSION_ERRORS as error:
+        except EOFError as error:
             raise _damaged(Path(self.name), _reason(error)) from None
         except OSError as error:
             raise UserError(f"{self.name} cannot be read: {_reason(error)}.") from None

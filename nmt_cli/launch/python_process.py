@@ -1,6 +1,5 @@
 """Child processes of Python that end with their parent; and blocks for slow imports."""
 
-import ctypes
 import gc
 import os
 import signal
@@ -32,6 +31,8 @@ def end_with_parent(number: signal.Signals = signal.SIGKILL, parent: int | None 
 
     ``parent`` is the process that started it, if no variable names it.
     """
+    import ctypes  # commands that start no others need none
+
     parent = parent or int(os.environ.get(PARENT, os.getppid()))
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # the parent died before the call
@@ -53,7 +54,7 @@ def collecting_no_garbage() -> Iterator[None]:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Turn garbage collection off in this block, in which torch is imported: that takes 9 % less.
+    """Turn garbage collection off in this block of imports: those of torch take 9 % less.
 
     All objects that exist after it are left out of later collections. If torch is there already,
     nothing changes: a training before may have left garbage.

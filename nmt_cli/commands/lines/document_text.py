@@ -40,11 +40,17 @@ class DocumentText(io.BytesIO):
     ``sha256`` is that of the document.
     """
 
+    unit = "segment"
+
     def __init__(self, document: Document, sha256: str) -> None:
         different, self._places = without_repeats(document.segments)
         super().__init__(b"".join(_row(segment).encode() + b"\n" for segment in different))
         self.sha256, self._document = sha256, document
         self.num_failed = 0  # segments without a translation, once it is composed
+
+    def expected(self) -> int:
+        """Return the number of bytes of the stream."""
+        return self.getbuffer().nbytes
 
     def composed(self, rows: bytes) -> tuple[bytes, int]:
         """Return the document with the translations in ``rows``, lines of ``as_segment``.

@@ -1,12 +1,13 @@
 """The texts that commands read, and where they write: files, stdin and stdout, devices, pipes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from nmt_cli.commands.lines import translation_record as records
-from nmt_cli.commands.lines.resumable_output import Composer, ResumableOutput, resumable_output
 from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file, refuse_nameless
@@ -23,6 +24,9 @@ from nmt_cli.files.text_files import compressed, open_text, other_encoding, stan
 from nmt_cli.files.text_forms import wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+
+if TYPE_CHECKING:
+    from nmt_cli.commands.lines.resumable_output import Composer, ResumableOutput
 
 
 @contextmanager
@@ -82,6 +86,9 @@ class Stream:
         self.write, self.reader, self.is_file = write, reader, is_file
         self.is_empty = True
 
+    def begin(self, made: records.MadeWith, text: records.TextSoFar) -> None:
+        """Nothing is recorded."""
+
     def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
         """Return all windows: none of them is finished."""
         return windows
@@ -132,6 +139,8 @@ def opened_output(
     cannot be written, and UserError if the command is stopped before anything was written.
     """
     if path is not None and not is_stream(path) and arguments is not None:
+        from nmt_cli.commands.lines.resumable_output import resumable_output  # only for files
+
         with resumable_output(
             path, replace=force, resume=resume, arguments=arguments, compose=compose
         ) as resumable:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from nmt_cli.commands.lines.document_text import as_segment
 from nmt_cli.corpus.text.links import pharaoh
 from nmt_cli.documents.formats import ENDINGS, WITH_PLACEHOLDERS
 from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode
@@ -211,6 +210,8 @@ def reader(input_format: str, output_format: str, choose: str | None = None) -> 
 def formatter(input_format: str, output_format: str) -> Formatter:
     """Return the function that writes the translation of a line, which may be a JSON object."""
     if input_format in ENDINGS:
+        from nmt_cli.commands.lines.document_text import as_segment  # other texts need no documents
+
         return as_segment
     if input_format == "jsonl":
         of_records = {"fairseq": showing_the_text, "jsonl": with_kept_keys}

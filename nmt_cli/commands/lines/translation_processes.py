@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from nmt_cli.commands.lines.document_text import DocumentText
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.text_files import SUFFIXES
 from nmt_cli.hardware import cpu
@@ -96,10 +95,9 @@ def num_gpus(device: str) -> int:
 
 def bytes_of(source: BinaryIO | ShardText) -> int | None:
     """Return the bytes of a text that is not read yet, about; None if more may follow."""
-    if isinstance(source, ShardText):
-        return source.expected()
-    if isinstance(source, DocumentText):
-        return source.getbuffer().nbytes
+    if hasattr(source, "expected"):  # a part of a file, or a document
+        expected: int = source.expected()
+        return expected
     name = getattr(source, "name", None)  # the number of a descriptor if it is stdin
     if name is None or source.isatty():
         return 0  # one who types, or a test
