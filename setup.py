@@ -166,7 +166,7 @@ setup(
             "recipe/model_values.json",
         ],
         "nmt_cli.pictures": ["page.html", "page.css", "page.js"],
-        "nmt_cli.report": ["page.html", "page.css"],
+        "nmt_cli.report": ["page.html", "page.css", "page.js"],
         "nmt_cli.serving": ["page.html", "page.css", "page.js"],
         "nmt_cli.shipped_recipes": ["**/*.yaml", "README.md"],
     },

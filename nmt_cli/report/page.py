@@ -4,8 +4,6 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from importlib import resources
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from nmt_cli.messages.figures import short_number, time_text
 from nmt_cli.recipe.keys import changed_keys
 from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.report import frame
 from nmt_cli.report.charts import Chart, style_of
 from nmt_cli.report.run_history import Floats, RunHistory, StepFigures, sets_to_show
 
@@ -28,45 +27,39 @@ def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
     sets, tests = sets_to_show(runs), dict.fromkeys(name for run in runs for name in run.test_sets)
     cells = [_cells(run, sets, tests) for run in runs]
     parts = [
-        _table(runs, {name: [of_run[name] for of_run in cells] for name in cells[0]}),
-        *[part for run in runs if run.student_table for part in _student_table(run)],
-        *[_image(chart, png) for chart, png in charts.items()],
+        frame.section(
+            "Figures", _table(runs, {name: [of_run[name] for of_run in cells] for name in cells[0]})
+        ),
+        *[_student_table(run) for run in runs if run.student_table],
+        frame.columns(
+            frame.section(chart.title, _image(chart, png)) for chart, png in charts.items()
+        ),
         *_differences(runs),
         *[_recipe(run) for run in runs if run.recipe is not None],
     ]
-    page, style = (
-        (resources.files("nmt_cli.report") / f"page.{kind}").read_text(encoding="utf-8")
-        for kind in ("html", "css")
-    )
-    return Template(page).substitute(names=escape(names), style=style, content="\n".join(parts))
+    return frame.page(f"Training of {names}", parts)
 
 
 def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str:
     """Return a table with one column per run; rows without any value are left out."""
-    lines = ['<div class="wide"><table><thead><tr><th></th>']
-    for index, run in enumerate(runs):
-        lines.append(f'<th scope="col">{_swatch(index)}{escape(run.label)}</th>')
-    lines.append("</tr></thead><tbody>")
-    for name, values in rows.items():
-        if any(values):
-            cells = "".join(f"<td>{escape(value or '–')}</td>" for value in values)
-            lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
-    return "\n".join([*lines, "</tbody></table></div>"])
+    return frame.table(
+        ["", *(run.label for run in runs)],
+        [
+            [name, *(value or "–" for value in values)]
+            for name, values in rows.items()
+            if any(values)
+        ],
+        [_swatch(index) for index in range(len(runs))] if len(runs) > 1 else (),
+    )
 
 
-def _student_table(run: RunHistory) -> list[str]:
+def _student_table(run: RunHistory) -> str:
     """Return the table of a student and its teacher."""
     assert run.student_table is not None
     (headings, *rows), notes = run.student_table
-    lines = [
-        f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in row)}</tr>"
-        for tag, row in [("th", headings), *(("td", row) for row in rows)]
-    ]
-    return [
-        f"<h2>{escape(run.label)} and its teacher</h2>",
-        f'<div class="wide"><table>{"".join(lines)}</table></div>',
-        *(f"<p>{escape(note)}</p>" for note in notes),
-    ]
+    return frame.section(
+        f"{run.label} and its teacher", frame.table(headings, rows), *map(frame.note, notes)
+    )
 
 
 def _swatch(index: int) -> str:
@@ -89,8 +82,9 @@ def _differences(runs: Sequence[RunHistory]) -> list[str]:
         of_known = iter(values)
         rows[key] = ["" if run.recipe is None else _shown(next(of_known)) for run in runs]
     return [
-        "<h2>What the recipes differ in</h2>",
-        _table(runs, rows) if rows else "<p>Nothing.</p>",
+        frame.section(
+            "What the recipes differ in", _table(runs, rows) if rows else frame.note("Nothing.")
+        )
     ]
 
 
@@ -111,8 +105,7 @@ def _shown(value: object) -> str:
 
 def _recipe(run: RunHistory) -> str:
     assert run.recipe is not None
-    text = escape(dump_recipe(run.recipe))
-    return f"<details><summary>Recipe of {escape(run.label)}</summary><pre>{text}</pre></details>"
+    return frame.folded(f"Recipe of {run.label}", frame.code(dump_recipe(run.recipe)))
 
 
 def _cells(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) -> dict[str, str]:

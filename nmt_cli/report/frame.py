@@ -1,0 +1,125 @@
+"""The frame of a page that is one HTML file: tiles, sections, tables and examples of text.
+
+The functions take plain text and return HTML, which ``page`` joins. A page fetches nothing.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from itertools import zip_longest
+from string import Template
+from typing import NamedTuple
+
+LONGEST_TEXT = 500  # characters of an example
+
+
+class Tile(NamedTuple):
+    """A figure at the top of a page, with a line of small text below it."""
+
+    heading: str
+    value: str
+    note: str = ""
+
+
+class Column(NamedTuple):
+    """A column of examples; ``language`` is the code of its texts, None if it has no texts."""
+
+    heading: str
+    language: str | None = None
+
+
+def page(title: str, parts: Iterable[str], subtitle: str = "") -> str:
+    """Return the page."""
+    html, style, script = (
+        (resources.files("nmt_cli.report") / f"page.{kind}").read_text(encoding="utf-8")
+        for kind in ("html", "css", "js")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return Template(html).substitute(
+        title=escape(title),
+        subtitle=f"<p>{escape(subtitle)}</p>" if subtitle else "",
+        style=style,
+        script=script,
+        script_hash=f"sha256-{digest}",  # the browser runs no other script
+        content="\n".join(parts),
+    )
+
+
+def tiles(shown: Iterable[Tile]) -> str:
+    """Return the tiles; those without a value are left out."""
+    lines = [
+        f"<div><dt>{escape(tile.heading)}</dt><dd>{escape(tile.value)}</dd>"
+        f"<dd>{escape(tile.note)}</dd></div>"
+        for tile in shown
+        if tile.value
+    ]
+    return f'<dl class="tiles">{"".join(lines)}</dl>'
+
+
+def columns(parts: Iterable[str]) -> str:
+    """Return the parts side by side, in two columns where the screen is wide enough."""
+    return f'<div class="columns">{"".join(parts)}</div>'
+
+
+def section(heading: str, *parts: str) -> str:
+    """Return a part of the page under a heading."""
+    return f"<section><h2>{escape(heading)}</h2>{''.join(parts)}</section>"
+
+
+def note(text: str) -> str:
+    """Return a paragraph."""
+    return f"<p>{escape(text)}</p>"
+
+
+def code(text: str) -> str:
+    """Return lines to copy, such as a command."""
+    return f'<pre tabindex="0">{escape(text)}</pre>'
+
+
+def folded(heading: str, *parts: str) -> str:
+    """Return parts that the reader unfolds."""
+    return f"<details><summary>{escape(heading)}</summary>{''.join(parts)}</details>"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], keys: Sequence[str] = ()) -> str:
+    """Return a table of short texts and figures.
+
+    ``keys`` are HTML, such as a piece of a curve, before each heading but the first.
+    """
+    head = "".join(
+        f'<th scope="col">{key}{escape(heading)}</th>'
+        for key, heading in zip_longest(["", *keys], headings, fillvalue="")
+    )
+    body = "\n".join(
+        f'<tr><th scope="row">{escape(first)}</th>'
+        f"{''.join(f'<td>{escape(cell)}</td>' for cell in others)}</tr>"
+        for first, *others in rows
+    )
+    thead = f"<thead><tr>{head}</tr></thead>" if any(headings) else ""
+    return f'<div class="wide" tabindex="0"><table>{thead}<tbody>{body}</tbody></table></div>'
+
+
+def examples(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of texts, whose cells are below each other on a narrow screen.
+
+    Texts are cut after 500 characters, with a mark.
+    """
+    head = "".join(f'<th scope="col">{escape(column.heading)}</th>' for column in columns)
+    lines = [f'<table class="examples"><thead><tr>{head}</tr></thead><tbody>']
+    for row in rows:
+        cells = (_cell(column, text) for column, text in zip(columns, row, strict=True))
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return "\n".join([*lines, "</tbody></table>"])
+
+
+def _cell(column: Column, text: str) -> str:
+    heading = escape(column.heading)
+    if column.language is None:
+        return f'<td data-heading="{heading}">{escape(text)}</td>'
+    left_out = len(text) - LONGEST_TEXT
+    cut = f"<i>… {left_out:,} more characters</i>" if left_out > 0 else ""
+    language = f' lang="{escape(column.language)}"' if column.language else ""
+    shown = f'<div dir="auto"{language}>{escape(text[:LONGEST_TEXT])}</div>{cut}'
+    return f'<td class="text" data-heading="{heading}">{shown}</td>'
