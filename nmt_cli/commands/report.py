@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from nmt_cli.commands.experiments.run_details import details_of
 from nmt_cli.files.atomic_files import (
     directory_appearing_whole,
     file_appearing_whole,
@@ -37,7 +38,7 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
     without ``force`` or is not a report.
     """
     with importing("matplotlib", "report draws"):
-        from nmt_cli.report.charts import draw_charts
+        from nmt_cli.report.drawing import draw_charts
         from nmt_cli.report.page import as_html
     made_from, runs = drawn_from(run_dirs), read_runs(run_dirs)
     output = output or (run_dirs[0] / REPORT if len(run_dirs) == 1 else Path(REPORT))
@@ -48,7 +49,8 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
         refuse_output(output, REPORT, "a report", force=force)
     with claimed(output, "--output"):
         charts = draw_charts(runs)
-        page = as_html(runs, charts).encode()
+        details = details_of(run_dirs[0]) if len(runs) == 1 else None
+        page = as_html(runs, charts, details).encode()
         if is_page:
             with file_appearing_whole(output, replace=force) as stream:
                 stream.write(page)
@@ -57,8 +59,8 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
                 labels = [run.label for run in runs]
                 partial.manifest.update(kind=REPORT, runs=labels, made_from=made_from)
                 (partial.path / PAGE).write_bytes(page)
-                for chart, png in charts.items():
-                    (partial.path / f"{chart.name}.png").write_bytes(png)
+                for chart, drawing in charts.items():
+                    (partial.path / f"{chart.name}.png").write_bytes(drawing.png)
     written = output if is_page else output / PAGE
     drawn = f"{counted(len(charts), 'chart')} of {', '.join(run.label for run in runs)}"
     logs.info(f"Wrote {written} with {drawn}.")

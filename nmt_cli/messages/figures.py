@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -103,3 +104,8 @@ def time_text(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60:,} h {minutes % 60:02d} min"
+
+
+def moment_text(at: float) -> str:
+    """Return the date and time of day, in UTC, of seconds since 1970: 2026-01-31 23:05 UTC."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

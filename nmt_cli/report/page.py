@@ -1,49 +1,158 @@
 """The page of a report: one HTML file that needs neither other files nor a network."""
 
-import base64
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from nmt_cli.messages.figures import short_number, time_text
+from nmt_cli.messages.figures import moment_text, short_number, time_text
 from nmt_cli.recipe.keys import changed_keys
 from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report import frame
-from nmt_cli.report.charts import Chart, style_of
-from nmt_cli.report.run_history import Floats, RunHistory, StepFigures, sets_to_show
+from nmt_cli.report.charts import Chart
+from nmt_cli.report.drawing import VARIABLES, Drawing, style_of
+from nmt_cli.report.run_history import (
+    Floats,
+    RunDetails,
+    RunHistory,
+    StepFigures,
+    TranslatedLine,
+    TranslatedSet,
+    sets_to_show,
+)
 
 LONGEST_VALUE = 200
 MANY = 4  # from this number of runs on, the title does not name them
+NUM_EXAMPLES = 10
+# Of a validation: the name of the figure, its key, its digits, and where the best of values is.
+BEST = (
+    ("loss", "loss", 4, np.nanargmin),
+    ("perplexity", "perplexity", 3, np.nanargmin),
+    ("BLEU", "bleu", 2, np.nanargmax),
+    ("F1", "parseval", 2, np.nanargmax),
+    ("number of --validation-script", "script", 4, np.nanargmax),
+)
 CSS_DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
 
 
-def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
-    """Return the page: a table of the runs, the charts and the differences of their recipes."""
+def as_html(
+    runs: Sequence[RunHistory], charts: Mapping[Chart, Drawing], details: RunDetails | None = None
+) -> str:
+    """Return the page; ``details`` are those of the only run."""
     names = ", ".join(run.label for run in runs) if len(runs) < MANY else f"{len(runs)} runs"
     sets, tests = sets_to_show(runs), dict.fromkeys(name for run in runs for name in run.test_sets)
     cells = [_cells(run, sets, tests) for run in runs]
-    parts = [
-        frame.section(
-            "Figures", _table(runs, {name: [of_run[name] for of_run in cells] for name in cells[0]})
-        ),
+    figures = frame.section(
+        "Figures", _table(runs, {name: [of_run[name] for of_run in cells] for name in cells[0]})
+    )
+    drawn = [_chart(*each) for each in charts.items()]
+    if details is None:
+        parts = [figures, frame.columns(drawn)]
+    else:
+        serve = frame.section("Translate with it", frame.code(details.serve))
+        parts = [
+            _tiles(runs[0]),
+            *([serve] if details.serve else []),
+            frame.columns([*drawn, *_about(runs[0], details), figures]),
+            *_translations(details.translated),
+        ]
+    parts += [
         *[_student_table(run) for run in runs if run.student_table],
-        frame.columns(
-            frame.section(chart.title, _image(chart, png)) for chart, png in charts.items()
-        ),
         *_differences(runs),
         *[_recipe(run) for run in runs if run.recipe is not None],
     ]
-    return frame.page(f"Training of {names}", parts)
+    recipe = runs[0].recipe if len(runs) == 1 else None
+    return frame.page(f"Training of {names}", parts, "" if recipe is None else recipe.description)
+
+
+def _tiles(run: RunHistory) -> str:
+    """Return the tiles of a run: scores, loss, time and size."""
+    scores = run.test_sets or {"the test text": run.scores}
+    name, tested = next(iter(scores.items()))
+    note = f"of {name}" + (f", {len(scores) - 1} more below" if len(scores) > 1 else "")
+    best = {
+        heading: _best(run.validated(run.deciding_set), figure, digits, place_of).partition(" (")
+        for heading, figure, digits, place_of in BEST
+    }
+    seconds = float(np.nansum(run.training.column("seconds")))
+    return frame.tiles(
+        [
+            frame.Tile("BLEU", _score(tested, "bleu"), note),
+            frame.Tile("chrF2", _score(tested, "chrf"), note),
+            frame.Tile("F1", _score(tested, "parseval", "f1"), note),
+            *(
+                frame.Tile(
+                    f"{heading[0].upper()}{heading[1:]}", value, f"validation, {at.rstrip(')')}"
+                )
+                for heading, (value, _, at) in best.items()
+            ),
+            frame.Tile("Time in steps", time_text(seconds), f"{_steps(run)} steps"),
+            frame.Tile("Parameters", _parameters(run)),
+        ]
+    )
+
+
+def _translations(sets: Sequence[TranslatedSet]) -> Iterator[str]:
+    """Yield the sections of each test set; those after the first are folded."""
+    if not sets:
+        there_are = "There are none; nmt-cli run translates the text of data.test and scores it."
+        yield frame.section("Translations", frame.note(there_are))
+    for number, text in enumerate(sets):
+        every = range(0, len(text.lines), max(1, -(-len(text.lines) // NUM_EXAMPLES)))
+        worst = sorted(text.lines, key=lambda line: line.chrf)[:NUM_EXAMPLES]
+        sections = [
+            _lines(f"Translations of {text.name}", text, [text.lines[place] for place in every]),
+            _lines(f"The worst lines of {text.name}, by chrF2", text, worst),
+        ]
+        if number:
+            yield frame.folded(f"Translations of {text.name}", *sections)
+        else:
+            yield from sections
+
+
+def _lines(heading: str, text: TranslatedSet, lines: Iterable[TranslatedLine]) -> str:
+    source, target = text.languages
+    columns = [
+        frame.Column("Line"),
+        frame.Column("Source", source),
+        frame.Column("Translation", target),
+        frame.Column("Reference", target),
+        frame.Column("chrF2"),
+    ]
+    rows = [(f"{line.number:,}", *line[1:4], f"{line.chrf:.1f}") for line in lines]
+    signature = frame.note(f"chrF2 of each line alone: {text.signature}")
+    return frame.section(heading, frame.examples(columns, rows), signature)
+
+
+def _about(run: RunHistory, details: RunDetails) -> Iterator[str]:
+    """Yield the sections about the text and the machine."""
+    if details.dropped:
+        yield frame.section("Training text", frame.table(details.dropped[0], details.dropped[1:]))
+    sessions = [
+        {
+            "started": moment_text(at) if (at := session.get("at")) else "",
+            "from step": f"{step:,}" if (step := session.get("from_step")) else "",
+            "on": f"{_machine(session)}, {session.get('cores', '?')} cores",
+            "system": session.get("machine", ""),
+            "nmt-cli": session.get("versions", {}).get("nmt-cli", ""),
+            "torch": session.get("versions", {}).get("torch", ""),
+        }
+        for session in run.sessions
+    ]
+    if sessions:
+        rows = [[key, *(each[key] for each in sessions)] for key in sessions[0]]
+        starts = ["start", *map(str, range(1, len(sessions) + 1))] if len(sessions) > 1 else [""]
+        table = frame.table(starts, [row for row in rows if any(row[1:])])
+        state = [frame.note(f"Training {details.state}.")] if details.state else []
+        yield frame.section("Machine and dates", table, *state)
 
 
 def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str:
     """Return a table with one column per run; rows without any value are left out."""
     return frame.table(
-        ["", *(run.label for run in runs)],
+        ["", *(run.label for run in runs)] if len(runs) > 1 else [],
         [
             [name, *(value or "–" for value in values)]
             for name, values in rows.items()
@@ -64,13 +173,12 @@ def _student_table(run: RunHistory) -> str:
 
 def _swatch(index: int) -> str:
     colour, dashes = style_of(index)
-    style = f"border-top-style: {CSS_DASHES[dashes]}; border-color: {colour}"
+    style = f"border-top-style: {CSS_DASHES[dashes]}; border-color: var(--{VARIABLES[colour]})"
     return f'<span class="line" style="{style}"></span>'
 
 
-def _image(chart: Chart, png: bytes) -> str:
-    data = base64.b64encode(png).decode()
-    return f'<img alt="{escape(chart.title)}" src="data:image/png;base64,{data}">'
+def _chart(chart: Chart, drawing: Drawing) -> str:
+    return frame.section(chart.title, frame.note(chart.hint) if chart.hint else "", drawing.html)
 
 
 def _differences(runs: Sequence[RunHistory]) -> list[str]:
@@ -132,11 +240,9 @@ def _cells(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) ->
     }
     for name in sets:
         on, figures = f" of {name}" if name is not None else "", run.validated(name)
-        cells[f"best validation loss{on}"] = _best(figures, "loss", 4)
-        cells[f"best validation perplexity{on}"] = _best(figures, "perplexity", 3)
-        cells[f"best validation BLEU{on}"] = _best(figures, "bleu", 2, np.nanargmax)
-        cells[f"best validation F1{on}"] = _best(figures, "parseval", 2, np.nanargmax)
-        cells[f"best number of --validation-script{on}"] = _best(figures, "script", 4, np.nanargmax)
+        for heading, figure, digits, place_of in BEST:
+            key = f"best {heading}" if figure == "script" else f"best validation {heading}"
+            cells[f"{key}{on}"] = _best(figures, figure, digits, place_of)
     for text, scores in [
         ("the test text", run.scores),
         *((f"the test set {name}", run.test_sets.get(name, {})) for name in tests),
@@ -144,10 +250,14 @@ def _cells(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) ->
         cells[f"BLEU of {text}"] = _score(scores, "bleu")
         cells[f"chrF2 of {text}"] = _score(scores, "chrf")
         cells[f"F1 of {text}"] = _score(scores, "parseval", "f1")
-    cells["parameters"] = "" if run.num_parameters is None else f"{run.num_parameters:,}"
+    cells["parameters"] = _parameters(run)
     cells["device"] = "; ".join(dict.fromkeys(map(_machine, run.sessions)))
     cells["starts"] = f"{len(run.sessions):,}" if len(run.sessions) > 1 else ""
     return cells
+
+
+def _parameters(run: RunHistory) -> str:
+    return "" if run.num_parameters is None else f"{run.num_parameters:,}"
 
 
 def _steps(run: RunHistory) -> str:

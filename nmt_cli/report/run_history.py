@@ -75,6 +75,34 @@ class RunHistory(NamedTuple):
         return self.validation_sets.get(name, StepFigures(np.empty(0), {}))
 
 
+class TranslatedLine(NamedTuple):
+    """A line of a test set, with its number from 1 and the chrF2 of its translation."""
+
+    number: int
+    source: str
+    translation: str
+    reference: str
+    chrf: float
+
+
+class TranslatedSet(NamedTuple):
+    """A test set that was translated."""
+
+    name: str
+    languages: tuple[str, str]
+    lines: list[TranslatedLine]
+    signature: str  # of chrF2
+
+
+class RunDetails(NamedTuple):
+    """What the page of one run shows beside its figures."""
+
+    serve: str = ""  # the command that serves the model, if there is one
+    state: str = ""
+    translated: Sequence[TranslatedSet] = ()
+    dropped: Sequence[Sequence[str]] = ()  # rows, the first with the names of the corpora
+
+
 def read_runs(paths: Sequence[Path]) -> list[RunHistory]:
     """Return the history of each run directory.
 

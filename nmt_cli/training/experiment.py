@@ -115,6 +115,12 @@ class Experiment(NamedTuple):
         """The folder of the translated test sets."""
         return self.run_dir / TEST
 
+    def source(self, test: HeldOutFiles) -> Path:
+        """Return the path of the lines to translate, beside the translation if no file has them."""
+        if self.recipe.data.treebank is None and test.rows is None:
+            return test.text_files[0]
+        return self.translations / name_of("sentences", test, "txt")
+
     def translation(self, test: HeldOutFiles) -> Path:
         """Return the path of the translation of a test set."""
         return self.translations / name_of("test", test, self.recipe.data.languages_of(test)[1])

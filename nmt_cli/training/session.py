@@ -204,9 +204,10 @@ def _train(experiment: Experiment, worker: Worker | None, training: Training) ->
     refuse_longer(training.cut.max_tokens, *(side.lengths for side in corpus.sides))
     glossaries = {str(path): str(terms) for path, terms in training.glossaries.items()}
     if machine.ranks.is_main:
-        from_step = {"from_step": training.state.progress.step}
         described = {
-            **from_step,
+            "from_step": training.state.progress.step,
+            "at": time.time(),
+            "prepared": str(experiment.prepared),
             **machine.describe(),
             **training.engine.arithmetic(),
             **training.cut.as_manifest(),

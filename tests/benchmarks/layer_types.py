@@ -26,7 +26,7 @@ from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.sections.model import ModelConfig
-from nmt_cli.report.charts import style_of
+from nmt_cli.report.drawing import style_of
 from nmt_cli.search.beams import StepInput
 from nmt_cli.search.engine import step_model
 from nmt_cli.search.torch_models import prepared

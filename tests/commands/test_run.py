@@ -25,7 +25,7 @@ from nmt_cli.metrics.bleu import (
     chrf_scorer,
     paper_bleu_scorer,
 )
-from nmt_cli.report import charts
+from nmt_cli.report import drawing
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.translating.translator import Translator
@@ -42,7 +42,7 @@ def finished(tmp_path_factory):
     write_experiment(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(charts, "_as_png", lambda figure: b"drawn")
+        patch.setattr(drawing, "_drawing", lambda *_: drawing.Drawing("", b"drawn"))
         do()
     return folder
 
@@ -52,7 +52,7 @@ def folder(finished, tmp_path, monkeypatch):
     """The working directory, with the finished experiment in it."""
     shutil.copytree(finished, tmp_path / "work")
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr(charts, "_as_png", lambda figure: b"drawn")
+    monkeypatch.setattr(drawing, "_drawing", lambda *_: drawing.Drawing("", b"drawn"))
     logs.configure(quiet=False)
     return tmp_path / "work"
 

@@ -2,11 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+from sacrebleu.metrics.chrf import CHRF
 
 from nmt_cli.commands import run as command
 from nmt_cli.commands.experiments.comparison_table import OF_SETS, as_rows, as_table
+from nmt_cli.commands.experiments.run_details import details_of
 from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.recipes import check
 from nmt_cli.files.file_names import MANIFEST
@@ -14,10 +17,10 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.parsing.parseval import score_trees
-from nmt_cli.report import charts
+from nmt_cli.report import drawing
 from nmt_cli.report.run_history import read_runs
 from tests.commands.conftest import FP32
-from tests.commands.test_report import page_of
+from tests.commands.test_report import CHARTS, page_of
 from tests.commands.test_run import skipped, write_experiment
 from tests.conftest import write_pairs
 from tests.tiny_treebank import write_treebank
@@ -58,7 +61,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _in_the_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(charts, "_as_png", lambda figure: b"drawn")
+    monkeypatch.setattr(drawing, "_drawing", lambda *_: drawing.Drawing("", b"drawn"))
     logs.configure(quiet=False)
 
 
@@ -68,7 +71,7 @@ def printed(folder):
     lines: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(charts, "_as_png", lambda figure: b"drawn")
+        patch.setattr(drawing, "_drawing", lambda *_: drawing.Drawing("", b"drawn"))
         patch.setattr(StandardOutput, "write", lambda _, text: lines.append(text))
         do()
     return b"".join(lines).decode().splitlines()
@@ -142,10 +145,63 @@ def test_the_report_shows_each_set_by_its_name(folder):
         assert shown[f"BLEU of the test set {name}"] == f"{bleu.score:.2f}"
         assert shown[f"chrF2 of the test set {name}"] == f"{chrf.score:.2f}"
     assert "BLEU of the test text" not in shown
-    drawn = {path.stem for path in (folder / "runs/toy/report").glob("validation_*.png")}
-    figures = [f"validation_{figure}" for figure in ("loss", "perplexity", "bleu")]
-    assert drawn == {f"{f}_{n}" for f in figures for n in ("validation", "talks")}
-    assert len(page.images) == len(drawn) + 3
+    drawn = {path.stem for path in (folder / "runs/toy/report").glob("*.png")}
+    assert drawn == CHARTS
+
+
+@pytest.mark.usefixtures("printed")
+def test_the_report_shows_translations_and_the_worst_of_each_set(folder):
+    rows = [row for row in page_of(folder / "runs/toy/report/index.html").rows if len(row) == 5]
+    headings = ["Line", "Source", "Translation", "Reference", "chrF2"]
+    expected = []
+    for name in TESTS:
+        texts = [
+            lines_of(folder / path)
+            for path in (f"{name}.en", f"runs/toy/test/test.{name}.de", f"{name}.de")
+        ]
+        scores = [
+            CHRF().sentence_score(line, [ref]).score for _, line, ref in zip(*texts, strict=True)
+        ]
+        of_set = [[f"{n}", *row] for n, row in enumerate(zip(*texts, strict=True), 1)]
+        lines = [[*row, f"{score:.1f}"] for row, score in zip(of_set, scores, strict=True)]
+        worst = sorted(range(len(lines)), key=lambda place: scores[place])
+        expected += [headings, *lines, headings, *(lines[place] for place in worst)]
+    assert rows == expected
+
+
+@pytest.mark.usefixtures("printed")
+def test_the_report_shows_the_text_and_the_way_to_serve(folder):
+    page = page_of(folder / "runs/toy/report/index.html")
+    rows = {row[0]: row[1:] for row in page.rows}
+    read = len(lines_of(folder / "train.en"))
+    dropped = [int(cell) for name, (cell, *_) in rows.items() if name.startswith("dropped ")]
+    assert rows["pairs read"] == [f"{read:,}"]
+    assert rows["pairs kept"] == [f"{read - sum(dropped):,}"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", rows["started"][0])
+    assert "nmt-cli serve runs/toy" in page.text
+    assert re.search(r"Training finished, 20\d\d-", page.text)
+
+
+@pytest.mark.usefixtures("printed")
+def test_translations_of_changed_text_are_not_shown(folder, caplog):
+    before = (folder / "news.en").read_bytes()
+    prepared = folder / "prepared/toy/manifest.json"
+    try:
+        (folder / "news.en").write_bytes(before.upper())
+        prepared.rename(folder / "away.json")
+        details = details_of(Path("runs/toy"))
+    finally:
+        (folder / "news.en").write_bytes(before)
+        (folder / "away.json").rename(prepared)
+    assert [of_set.name for of_set in details.translated] == ["talks"]
+    cleaning, translations = caplog.messages
+    assert cleaning.startswith("What cleaning dropped is not shown: prepared/toy ")
+    assert translations == (
+        "Warning: the translations of news.en and news.de are not shown: news.en has "
+        "changed since; nmt-cli run translates it again."
+    )
+    assert details.dropped == []
+    assert details.serve == "nmt-cli serve runs/toy"
 
 
 @pytest.mark.usefixtures("printed")

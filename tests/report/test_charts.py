@@ -7,11 +7,12 @@ import pytest
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from nmt_cli.report.charts import CHARTS, charts_of, draw_charts, figure_of, style_of
+from nmt_cli.report.charts import all_charts, charts_of
+from nmt_cli.report.drawing import draw_charts, figure_of, style_of
 from nmt_cli.report.run_history import read_runs
 from tests.fake_runs import step_record, validation_record, write_run
 
-BY_NAME = {chart.name: chart for chart in CHARTS}
+BY_NAME = {chart.name: chart for whole in all_charts([None]) for chart in (whole, *whole.split())}
 MEASURED = ["validation_loss", "validation_perplexity", "validation_bleu"]
 TRAINED = ["training_loss", "learning_rate", "speed"]
 
@@ -68,8 +69,10 @@ def test_only_what_was_measured_is_drawn(runs):
     trained, measured, both = runs(
         [step_record(1)], [validation_record(5, 3.0, 7.0)], list(long_run(30))
     )
-    for run, names in ((trained, TRAINED), (measured, MEASURED), (both, MEASURED + TRAINED)):
+    merged = {"loss", *MEASURED[1:], *TRAINED[1:]}
+    for run, names in ((trained, TRAINED), (measured, MEASURED), (both, merged)):
         assert {chart.name for chart in charts_of([run])} == set(names)
+    assert {chart.name for chart in charts_of([both, trained])} == {*MEASURED, *TRAINED}
     assert "validation_bleu" not in {
         chart.name for chart in charts_of(runs([validation_record(5, 3.0)], names=["loss only"]))
     }
@@ -191,7 +194,7 @@ def test_no_text_overlaps_or_is_cut(runs, num_runs, chart_name):
         assert box.y0 >= 0
         assert box.x1 <= figure.bbox.x1
         assert box.y1 <= figure.bbox.y1
-    assert min(text.get_fontsize() for text in texts) >= 10  # 14 pixels of 800
+    assert min(text.get_fontsize() for text in texts) >= 10  # of 390 points of width
 
 
 def with_stages(*starts, num_steps=300):
@@ -246,10 +249,10 @@ def test_thirty_runs_have_styles_of_their_own():
 
 def test_pictures_are_twice_800_wide_and_the_same_each_time(runs, monkeypatch):
     found = runs([step_record(1), validation_record(1, 3.0)])
-    first = draw_charts(found)
+    first = [*draw_charts(found).values()]
     monkeypatch.setitem(
         matplotlib.rcParams, "axes.facecolor", "black"
     )  # as a user's matplotlibrc may
-    assert draw_charts(found) == first
-    for png in first.values():
-        assert Image.open(io.BytesIO(png)).width == 1600
+    assert [*draw_charts(found).values()] == first
+    for drawing in first:
+        assert Image.open(io.BytesIO(drawing.png)).width == 1600

@@ -45,7 +45,7 @@ from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.saved.metrics_log import logged_validations
 from nmt_cli.saved.run_directory import is_trained_by, record_changes, remove_run
-from nmt_cli.training.experiment import Experiment, name_of
+from nmt_cli.training.experiment import Experiment
 
 LEAST_BLEU = 0.005  # what is less is shown as 0.00
 ANY_FILE = ""  # what the name of each file begins with
@@ -153,10 +153,9 @@ def _to_average(experiment: Experiment) -> list[Checkpoint]:
 def _translate(experiment: Experiment, partial: Partial) -> None:
     recipe, options = experiment.recipe, experiment.options
     for test in recipe.data.test_sets:
-        if recipe.data.treebank is None and test.rows is None:
-            source = test.text_files[0]
-        else:
-            source = partial.path / name_of("sentences", test, "txt")
+        source = experiment.source(test)
+        if source.parent == experiment.translations:  # they appear together
+            source = partial.path / source.name
             write_sides(test, recipe.data, source, partial.path / experiment.reference(test).name)
         status = translate.run(
             experiment.run_dir / AVERAGE,
