@@ -80,7 +80,10 @@ class BuildLibrary(build_ext):
         for each in (target.parent, Path(self.build_temp)):
             each.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.build_temp) as folder:
-            jobs = [(compiler, "threads", Path(folder), f'-DSOURCES="{hash_of(ext.depends)}"')]
+            jobs = [
+                (compiler, "cpu", Path(folder)),
+                (compiler, "threads", Path(folder), f'-DSOURCES="{hash_of(ext.depends)}"'),
+            ]
             jobs += [
                 (compiler, source, Path(folder, level), f"-DLEVEL={level}", *flags)
                 for level, flags in LEVELS.get(MACHINE, {}).items()

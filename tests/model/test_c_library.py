@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.hardware.cpu import Cpu, read_cpu
+from nmt_cli.hardware.cpu import read_cpu
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled import c_library as module
 from nmt_cli.model.compiled.c_library import (
@@ -35,16 +35,31 @@ def test_the_fastest_level_of_the_cpu_is_chosen(folder, monkeypatch):
     for level, flags in LEVELS.items():
         if "amx" in level and not flags <= real:
             continue  # Linux would refuse it
-        cpu = Cpu("AnyVendor", 1, flags | {"fpu"})
-        monkeypatch.setattr(module, "read_cpu", lambda cpu=cpu: cpu)
+        monkeypatch.setattr(module, "cpu_has", lambda _, needed, flags=flags: needed <= flags)
         if hasattr(ctypes.CDLL(str(folder / LIBRARY.name)), f"{level}_compute_rows"):
             assert load_library.__wrapped__().level == level
 
 
+@pytest.mark.parametrize("flag", sorted(set().union(*LEVELS.values())))
+def test_the_cpu_itself_says_which_flags_it_has(flag, library):
+    del library  # skips where the library could not be built
+    shown = read_cpu().flags
+    if not shown:
+        pytest.skip("/proc/cpuinfo hides all flags here")
+    assert module.cpu_has(ctypes.CDLL(str(LIBRARY)), [flag]) == (flag in shown)
+
+
+def test_a_cpu_whose_flags_are_hidden_gets_the_library(folder, monkeypatch):
+    del folder
+    best = load_library.__wrapped__().level
+    monkeypatch.setattr("nmt_cli.hardware.cpu.read_system_file", lambda _: "")
+    assert not read_cpu().flags
+    assert load_library.__wrapped__().level == best
+
+
 def test_a_cpu_without_a_level_has_no_library(folder, monkeypatch):
     del folder
-    old = Cpu("GenuineIntel", 6, frozenset({"sse2", "avx"}))
-    monkeypatch.setattr(module, "read_cpu", lambda: old)
+    monkeypatch.setattr(module, "cpu_has", lambda *_: False)
     with pytest.raises(NoLibraryError, match="no compiled layers for this kind of CPU"):
         load_library.__wrapped__()
 

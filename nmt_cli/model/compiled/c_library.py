@@ -8,6 +8,7 @@ each level of CPU in ``LEVELS``.
 import ctypes
 import functools
 import hashlib
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.hardware.cpu import read_cpu
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
@@ -28,8 +28,8 @@ INSTALL_AGAIN = (
 )
 V3 = frozenset({"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
 V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-# The levels of CPU, the fastest first, and the flags that Linux lists for each. setup.py has the
-# flags of the compiler.
+# The levels of CPU, the fastest first, and the features of each, by Linux's names. cpu.c asks the
+# CPU for them; setup.py has the flags of the compiler.
 LEVELS = {
     "v4_amx": V4 | {"avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"},
     "v4_vnni_bf16": V4 | {"avx512_vnni", "avx512_bf16"},
@@ -148,13 +148,17 @@ def load_library() -> Library:
             f"{LIBRARY} was built from other sources than those beside it: build it again with "
             "make setup, or pip install --editable . in the checkout."
         )
-    flags = read_cpu().flags
     for level, needed in LEVELS.items():
-        if needed <= flags and hasattr(loaded, f"{level}_compute_rows"):
+        if hasattr(loaded, f"{level}_compute_rows") and cpu_has(loaded, needed):
             library = Library(level)
             if library.functions.is_usable():
                 return library
     raise NoLibraryError("nmt-cli has no compiled layers for this kind of CPU")
+
+
+def cpu_has(library: ctypes.CDLL, flags: Iterable[str]) -> bool:
+    """Return whether this CPU has all these features, and Linux lets programs use them."""
+    return all(library.cpu_has(flag.encode()) for flag in flags)
 
 
 _warned_of = set[str]()  # why there is no library
