@@ -66,7 +66,7 @@ HEADINGS: Mapping[str, str] = {
     "--source --num-refs --documents",
     "Model": "--from --source-vocabulary --target-vocabulary --sentencepiece "
     "--target-sentencepiece --quantization --verify --sentences --last --checkpoints --ensemble "
-    "--tag --init-from",
+    "--tag --init-from --no-pivot",
     "Run": "--until --force-from --prepared --run-dir --runs --seeds --resume --allow-change "
     "--max-time",
     "Validation": "--validation-script --keep-validations",

@@ -37,6 +37,10 @@ from nmt_cli.command_line.options import POSITIVE, TEXT
     "Most tokens of all hypotheses in the search of a process at one time.  [default: what "
     "keeps the device busy]"
 )
+@options.flag(
+    "--no-pivot",
+    help="Do not translate by two models, through a language between, where no model has a pair.",
+)
 @options.repeated(
     "--glossary",
     "glossaries",

@@ -12,7 +12,9 @@ from nmt_cli.files.text_files import read_text
 from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.messages.figures import counted
 from nmt_cli.serving import models as served
+from nmt_cli.serving.pivots import pivots_of
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.served import Options
 from nmt_cli.serving.server import listening_socket, serve
@@ -40,6 +42,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     drain_seconds: float,
     log_text: bool,
     beam_size: int | None,
+    no_pivot: bool,
     **others: Any,
 ) -> None:
     """Serve ``models`` until SIGTERM or SIGINT. Raises UserError if one or an option is wrong.
@@ -88,7 +91,14 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                     of_service=True,
                 )
             )
-        asyncio.run(serve(listener, served.Models(found), starters, number, chosen))
+        pivots = [] if no_pivot else pivots_of(found)
+        if pivots:
+            of, first = counted(len(pivots), "pair"), pivots[0]
+            logs.info(
+                f"{of} of languages, such as {first.source} to {first.target} through "
+                f"{first.through}, will be translated by two models; --no-pivot refuses them."
+            )
+        asyncio.run(serve(listener, served.Models(found, pivots), starters, number, chosen))
 
 
 def _is_local(host: str) -> bool:

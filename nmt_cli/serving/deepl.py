@@ -87,8 +87,9 @@ def _texts(served: Served, fields: Mapping[str, Any]) -> tuple[Texts, list[str]]
         models = [each.model for each in choices]
         asked = Texts(texts, models, markup, cuts=cuts, tags=tags)
         return asked, [each.detected.language for each in choices]
-    model = served.models.find(str(source), target)
-    glossary = served.glossary(str(name), model) if name else None
+    model, glossary = served.models.find(str(source), target), None
+    if name:
+        model, glossary = served.with_glossary(str(name), model)
     asked = Texts(texts, [model] * len(texts), markup, cuts=cuts, glossary=glossary, tags=tags)
     return asked, [model.source] * len(texts)
 

@@ -32,7 +32,11 @@ ALWAYS_THERE = {name: name for name in NAMED}  # patterns
 
 
 class Model(NamedTuple):
-    """A model of a service, for one of its pairs of languages; those of all have one name."""
+    """A model of a service, for one of its pairs of languages; those of all have one name.
+
+    If it has ``steps``, it is a pivot: the second of these models translates what the first one
+    makes of a text. Its other fields but the languages are then those of the second.
+    """
 
     name: str
     path: Path
@@ -41,6 +45,13 @@ class Model(NamedTuple):
     beam_size: int
     parses: bool  # it writes trees
     tag: str | None = None  # of the pair
+    steps: tuple[Model, ...] = ()
+    terms: str = ""  # name of a glossary for the second step
+
+    @property
+    def through(self) -> str | None:
+        """The language between the two steps of a pivot."""
+        return self.steps[0].target if self.steps else None
 
     def translates(self, source: str, target: str) -> bool:
         """Return whether these are its languages."""
@@ -117,8 +128,9 @@ class ServedGlossary(NamedTuple):
     read_at: datetime
 
     def fits(self, model: Model) -> bool:
-        """Return whether it is for the languages of ``model``."""
-        return model.translates(self.source, self.target)
+        """Return whether it is for the languages of ``model``, or of one of its steps."""
+        steps = model.steps or (model,)
+        return any(each.translates(self.source, self.target) for each in steps)
 
     def for_line(self, text: str, markup: str | None) -> Glossary | None:
         """Return the terms that a line needs: no process that translates has the others."""
@@ -189,9 +201,18 @@ class ChosenModel(NamedTuple):
 
 
 class Models(NamedTuple):
-    """All models of a service; the first one that fits a request translates it."""
+    """All models of a service; the first one that fits a request translates it.
+
+    Where none does, the first pivot that fits.
+    """
 
     models: Sequence[Model]
+    pivots: Sequence[Model] = ()
+
+    @property
+    def every(self) -> list[Model]:
+        """The models, then the pivots."""
+        return [*self.models, *self.pivots]
 
     @property
     def sources(self) -> list[str]:
@@ -210,7 +231,7 @@ class Models(NamedTuple):
 
     def targets_of(self, source: str) -> list[str]:
         """Return the languages that ``source`` can be translated into."""
-        return list(dict.fromkeys(m.target for m in self.models if fits(source, m.source)))
+        return list(dict.fromkeys(m.target for m in self.every if fits(source, m.source)))
 
     def find(self, source: str | None, target: str | None, name: str | None = None) -> Model:
         """Return the model of this name and languages; what is None is left to the model.
@@ -218,12 +239,8 @@ class Models(NamedTuple):
         The target, and then the source, is the nearest: "pt-BR" before "pt" for one of Brazil.
         Raises RefusedError if there is none, or if the languages of several differ.
         """
-        fitting = list[tuple[list[Any], Model]]()
-        for model in self.models:
-            codes = (target, model.target), (source, model.source)
-            distances = [distance(asked, code) for asked, code in codes if asked is not None]
-            if name in {None, model.name} and None not in distances:
-                fitting.append((distances, model))
+        asked = source, target, name
+        fitting = _fitting(self.models, *asked) or _fitting(self.pivots, *asked)
         wanted = {"model": name, "source": source, "target": target}
         shown = ", ".join(f"{key} {value!r}" for key, value in wanted.items() if value is not None)
         if not fitting:
@@ -240,6 +257,19 @@ class Models(NamedTuple):
                 400, f"{with_what}: {_listed(found)}; name the source and the target of one of them"
             )
         return found[0]
+
+
+def _fitting(
+    models: Sequence[Model], source: str | None, target: str | None, name: str | None
+) -> list[tuple[list[Any], Model]]:
+    """Return the models of this name and languages, each after the distances of its languages."""
+    fitting = list[tuple[list[Any], Model]]()
+    for model in models:
+        codes = (target, model.target), (source, model.source)
+        distances = [distance(asked, code) for asked, code in codes if asked is not None]
+        if name in {None, model.name} and None not in distances:
+            fitting.append((distances, model))
+    return fitting
 
 
 def _listed(models: Sequence[Model]) -> str:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.corpus.text.language_codes import fits
-from nmt_cli.serving.models import Model
+from nmt_cli.serving.models import Model, ServedGlossary
 from nmt_cli.serving.requests import RefusedError, refuse_many_phrases, refuse_wrong_keys
 from nmt_cli.serving.served import Served
 from nmt_cli.serving.service import Endpoint, Service, in_turns
@@ -35,12 +35,21 @@ async def translate(service: Service, http: Request) -> Response:
     jsonl, and hold for each text. With `split` each sentence of a text is translated by itself, and
     the answer is that of the whole text. A client that shows pairs of sentences first cuts the text
     by `/v1/sentences`, and sends the sentences as a list.
+
+    Where no model has both languages, but one translates from the source into a language from which
+    another one translates into the target, the two do it, and `through` is the language between. It
+    takes the time of two translations, and mistakes add up: the second model does not see the
+    source, so it translates mistakes of the first, and cannot know what the language between does
+    not say, such as whether `you` is one person. What is asked of the translation (alternatives,
+    phrases, the search) is asked of the second model, and scores, pieces and matches of a memory
+    are those of the second. Words are aligned through those between. A glossary of the service is
+    used in the step for whose languages it is; terms of the request are refused.
     """
     model, lines, with_scores = await service.asked(http, _asked, only_json=True)
     translations = await service.translate(http, [model] * len(lines), lines)
     # One after the other, because the encoder of JSON lets nothing else go on.
     parts = [_json(_shown(each, with_scores)) async for each in in_turns(translations)]
-    head = {"model": model.name, "source": model.source, "target": model.target}
+    head = {"model": model.name, "source": model.source, "target": model.target, **_through(model)}
     body = _json(head)[:-1] + b',"translations":[' + b",".join(parts) + b"]}"
     return Response(body, media_type=JSONResponse.media_type)
 
@@ -59,7 +68,16 @@ def _asked(served: Served, record: dict[str, Any]) -> tuple[Model, list[Line], b
     served.limits.refuse_large(texts)
     wanted = (record.pop(key, None) for key in ("source", "target", "model"))
     model, with_scores = served.models.find(*wanted), record.pop("token_scores", False)
-    return model, _lines(served, model, record, texts), with_scores
+    terms = None
+    if isinstance(record.get("glossary"), str):
+        model, terms = served.with_glossary(record.pop("glossary"), model)
+    elif model.steps and record.get("glossary"):
+        raise RefusedError(
+            400,
+            f"glossary: {model.source} is translated to {model.target} through {model.through}, "
+            "which takes only a glossary of the service for one of the two steps",
+        )
+    return model, _lines(served, model, record, texts, terms), with_scores
 
 
 async def cut_sentences(service: Service, http: Request) -> Response:
@@ -89,15 +107,18 @@ def _cut_sentences(served: Served, record: dict[str, Any]) -> bytes:
 
 async def models(service: Service, _: Request) -> Response:
     """List the models."""
-    every = service.models.models
+    every = service.models.every
     return JSONResponse({"models": [_description(service, each) for each in every]})
 
 
-def _lines(served: Served, model: Model, record: dict[str, Any], texts: list[str]) -> list[Line]:
+def _lines(
+    served: Served,
+    model: Model,
+    record: dict[str, Any],
+    texts: list[str],
+    glossary: ServedGlossary | None,
+) -> list[Line]:
     """Return what is wanted of each text. Raises RefusedError if one is not Unicode."""
-    glossary = None
-    if isinstance(record.get("glossary"), str):
-        glossary = served.glossary(record.pop("glossary"), model)
     protect = served.patterns(model, record.pop("protect", None))
     try:
         first = record_keys.request_of({**record, "protect": protect, "text": texts[0]})
@@ -113,7 +134,11 @@ def _lines(served: Served, model: Model, record: dict[str, Any], texts: list[str
 def _description(service: Service, model: Model) -> dict[str, Any]:
     described = {key: value for key, value in model._asdict().items() if key in MODEL}
     names = [each.name for each in service.served.glossaries if each.fits(model)]
-    return {**described, "glossaries": names}
+    return {**described, "glossaries": names, **_through(model)}
+
+
+def _through(model: Model) -> dict[str, str]:
+    return {"through": model.through} if model.through else {}
 
 
 def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:
@@ -125,6 +150,7 @@ def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:
 
 
 CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
+THROUGH = {"through": CODE._replace(meaning="the language between two models", is_needed=False)}
 REQUEST = {
     **{name: key for name, key in LINE.items() if name != "tag"},  # the languages have a tag
     "text": Key(
@@ -161,6 +187,7 @@ ANSWER = {
     "model": Key("a string", "name of the model that was chosen", STRING, is_needed=True),
     "source": CODE,
     "target": CODE,
+    **THROUGH,
     "translations": objects(
         "for each text, in order, what `translate --format jsonl` writes", record_keys.TRANSLATION
     ),
@@ -193,6 +220,7 @@ MODEL = {
     "glossaries": Key(
         "a list of strings", "names of those for its languages", list_of(STRING), is_needed=True
     ),
+    **THROUGH,
 }
 MODELS = {"models": objects("each model", MODEL)}
 PATHS = [

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from nmt_cli.files.lines import is_blank
+from nmt_cli.messages.proposals import any_of
 from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, refuse_wrong_keys
 from nmt_cli.serving.served import Served
@@ -71,6 +72,9 @@ def _wanted(served: Served, fields: Mapping[str, Any]) -> tuple[Model, Attention
     if is_blank(text) or is_blank(translation):
         raise RefusedError(400, "text and translation must not be blank")
     model = served.models.find(fields.get("source"), fields.get("target"), name)
+    if model.steps:
+        names = any_of([each.name for each in model.steps])
+        raise RefusedError(400, f"{model.name} is two models; ask for the attention of {names}")
     read = text if model.tag is None else f"{model.tag} {text}"
     return model, AttentionOf(read, translation, model.name, model.source, model.target)
 

@@ -87,8 +87,13 @@ def read_document(
     if model is None:
         model = _detected(served, document, codes[1])
         languages = None if model is None else _languages(model, (model.source, codes[1]))
-    terms = served.glossary(str(glossary), model) if glossary else None
-    lines, places = ([], []) if model is None else _lines(served, model, document, terms)
+    terms, lines, places = None, list[Line](), list[int]()
+    if model is not None and glossary:
+        model, terms = served.with_glossary(str(glossary), model)
+    if model is not None:
+        lines, places = _lines(served, model, document, terms)
+        texts = [line.text for line in lines]
+        served.limits.refuse_large(texts, texts if model.steps else ())
     return ReadDocument(
         upload.name,
         languages,

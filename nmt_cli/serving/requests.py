@@ -74,13 +74,17 @@ class Limits(NamedTuple):
     seconds: float  # for a body to come, for its translation, and for the answer to go
     document_bytes: int = 10 << 20  # of a body with a document
 
-    def refuse_large(self, lines: Sequence[str]) -> int:
-        """Return the number of characters. Raises RefusedError if these or the lines are many."""
-        if len(lines) > self.lines:
-            raise RefusedError(413, f"{len(lines):,} lines are more than {self.lines:,}")
+    def refuse_large(self, lines: Sequence[str], again: Sequence[str] = ()) -> int:
+        """Return the number of characters. Raises RefusedError if these or the lines are many.
+
+        ``again`` are those of the lines that two models translate: for the limits they count twice.
+        """
+        twice = "; what two models translate counts twice" if again else ""
+        if (num_lines := len(lines) + len(again)) > self.lines:
+            raise RefusedError(413, f"{num_lines:,} lines are more than {self.lines:,}{twice}")
         num_characters = sum(map(len, lines))
-        if num_characters > self.characters:
-            message = f"{num_characters:,} characters are more than {self.characters:,}"
+        if (counted := num_characters + sum(map(len, again))) > self.characters:
+            message = f"{counted:,} characters are more than {self.characters:,}{twice}"
             raise RefusedError(413, message)
         return num_characters
 

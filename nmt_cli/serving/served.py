@@ -112,9 +112,9 @@ class Served:
         in a language of no model.
         """
         possible = dict[str, str]()  # sources by their labels
-        for model in self.models.models:
-            if fits(target, model.target):
-                possible.setdefault(label_of(model.source), model.source)
+        fitting = [model for model in self.models.every if fits(target, model.target)]
+        for model in fitting:
+            possible.setdefault(label_of(model.source), model.source)
         if not possible:
             self.models.find(None, target)  # raises
         for text in texts:
@@ -127,7 +127,9 @@ class Served:
             label = label_of(first.language)
             if first.confidence >= DECIDED and label in {*possible, label_of(target)}:
                 certain[label] += len(text)
-        only = next(iter(possible)) if len(possible) == 1 else None
+        # Pivots do not count where a model fits: what is not certain needs no second model.
+        sources = {label_of(m.source) for m in fitting if not m.steps} or possible.keys()
+        only = next(iter(sources)) if len(sources) == 1 else None
         usual = certain.most_common(1)[0][0] if certain else only
         return [self._choice(each, possible, usual, target) for each in ranked]
 
@@ -157,6 +159,17 @@ class Served:
             if glossary.name == name and (model is None or glossary.fits(model)):
                 return glossary
         raise RefusedError(404, f"there is no glossary {name!r} for these languages")
+
+    def with_glossary(self, name: str, model: Model) -> tuple[Model, ServedGlossary | None]:
+        """Return ``model`` and the glossary of this name for its source.
+
+        If that is for the second step of a pivot, the model has its name instead. Raises
+        RefusedError if there is none.
+        """
+        found = self.glossary(name, model)
+        if model.steps and not found.fits(model.steps[0]):
+            return model._replace(terms=name), None
+        return model, found
 
     def patterns(self, model: Model, names: Sequence[str] | None = None) -> list[str]:
         """Return the patterns of these names; None: those that are for each line of ``model``.

@@ -9,16 +9,18 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from nmt_cli.messages import logs
+from nmt_cli.serving import pivots
 from nmt_cli.serving import requests as reading
 from nmt_cli.serving.models import Model, Models
 from nmt_cli.serving.readers import Readers
@@ -172,8 +174,8 @@ class Service:
         Raises RefusedError if there are too many, or if they take too long, and ClientDisconnect
         if the client of ``http`` goes away: then they are withdrawn.
         """
-        asked = [model.asked(line) for model, line in zip(models, lines, strict=True)]
-        translations = await self._answers(http, models, asked)
+        with self._accepted(http, models, lines) as end:
+            translations = await self._translations(http, models, lines, end)
         if self.options.logs_text:
             async for line, found in in_turns(zip(lines, translations, strict=True)):
                 logs.info(f"request {REQUEST_ID.get()}: {line.text!r} -> {found.text!r}")
@@ -185,17 +187,53 @@ class Service:
         Raises RefusedError if it cannot be shown or takes too long, and ClientDisconnect if the
         client goes away.
         """
-        (answer,) = await self._answers(http, [model], [wanted])
+        with self._accepted(http, [model], [wanted]) as end:
+            (answer,) = await self._answers(http, [model], [wanted], end)
         if answer.error is not None:
             raise RefusedError(400, answer.error)
         return answer.text
 
-    async def _answers(
+    @contextmanager
+    def _accepted(
         self, http: Request | None, models: Sequence[Model], lines: Sequence[Line | AttentionOf]
-    ) -> list[Translation]:
+    ) -> Iterator[float]:
+        """Yield until when the lines must be translated, if they are not too many.
+
+        What is accepted is finished: its second step is not refused.
+        """
         if http is not None:
             note_texts(http, sum(len(line.text) for line in lines), models)
-        self._refuse_if_busy(lines)
+        self._refuse_if_busy(models, lines)
+        self.num_inside += 1
+        try:
+            yield asyncio.get_running_loop().time() + self.limits.seconds
+        finally:
+            self.num_inside -= 1
+
+    async def _translations(
+        self, http: Request | None, models: Sequence[Model], lines: Sequence[Line], end: float
+    ) -> list[Translation]:
+        through = {place: model for place, model in enumerate(models) if model.steps}
+        steps = [model.steps[0] for model in through.values()]
+        asked = [pivots.first_line(model, lines[place]) for place, model in through.items()]
+        between = dict(zip(through, await self._answers(http, steps, asked, end), strict=True))
+        asked = [model.asked(line) for model, line in zip(models, lines, strict=True)]
+        async for place, model in in_turns(through.items()):  # terms may have to be found
+            terms = self.served.glossary(model.terms) if model.terms else None
+            asked[place] = pivots.second_line(model, lines[place], between[place], terms)
+        steps = [model.steps[1] if model.steps else model for model in models]
+        found = await self._answers(http, steps, asked, end)
+        for place, model in through.items():
+            found[place] = pivots.joined(model, between[place], found[place])
+        return found
+
+    async def _answers(
+        self,
+        http: Request | None,
+        models: Sequence[Model],
+        lines: Sequence[Line | AttentionOf],
+        end: float,
+    ) -> list[Translation]:
         places: dict[str, list[int]] = {}
         for place, model in enumerate(models):
             places.setdefault(model.name, []).append(place)
@@ -205,11 +243,9 @@ class Service:
         }
         for name, batch in batches.items():
             self._translating[name].submit(batch)
-        self.num_inside += 1
         try:
-            await self._wait(http, [batch.done for batch in batches.values()])
+            await self._wait(http, [batch.done for batch in batches.values()], end)
         finally:
-            self.num_inside -= 1
             for name, batch in batches.items():
                 if not batch.done.done():
                     self._translating[name].withdraw(batch)
@@ -223,29 +259,34 @@ class Service:
         """Return the figures of what translates, by the name of the model."""
         return {name: each.figures() for name, each in self._translating.items()}
 
-    def _refuse_if_busy(self, lines: Sequence[Line | AttentionOf]) -> None:
+    def _refuse_if_busy(self, models: Sequence[Model], lines: Sequence[Line | AttentionOf]) -> None:
         if self.state != "ready":
             raise RefusedError(503, f"the service is {self.state}", retry_after=1)
-        num_characters = self.limits.refuse_large([line.text for line in lines])
+        again = [line.text for line, model in zip(lines, models, strict=True) if model.steps]
+        num_characters = self.limits.refuse_large([line.text for line in lines], again)
         num_waiting = sum(each.num_waiting for each in self._translating.values())
-        if num_waiting and num_waiting + len(lines) > self.limits.waiting_lines:
+        num_lines = num_waiting + len(lines) + len(again)
+        if num_waiting and num_lines > self.limits.waiting_lines:
             raise RefusedError(503, f"{num_waiting:,} lines wait already", retry_after=1)
         self.num_characters += num_characters
 
-    async def _wait(self, http: Request | None, dones: Sequence[asyncio.Future[None]]) -> None:
-        """Wait until all are done. Raises ClientDisconnect, or RefusedError after too long."""
+    async def _wait(
+        self, http: Request | None, dones: Sequence[asyncio.Future[None]], end: float
+    ) -> None:
+        """Wait until all are done. Raises ClientDisconnect, or RefusedError after ``end``."""
         if dones:
-            seconds = self.limits.seconds
+            seconds = end - asyncio.get_running_loop().time()
             _, others = await self.unless_gone(http, asyncio.wait(dones, timeout=seconds))
             if others:
-                message = f"it was not translated within {seconds:g} seconds"
+                message = f"it was not translated within {self.limits.seconds:g} seconds"
                 raise RefusedError(503, message, retry_after=1)
 
 
 def note_texts(http: Request, num_characters: int, models: Iterable[Model]) -> None:
     """Note for the log how much a request translates, and its languages; the first note stays."""
-    pairs = dict.fromkeys((model.source, model.target) for model in models)
-    parts = [f"{num_characters:,} characters", *(" to ".join(pair) for pair in pairs)]
+    chains = [[model.source, model.through, model.target] for model in models]
+    pairs = dict.fromkeys(" to ".join(filter(None, chain)) for chain in chains)
+    parts = [f"{num_characters:,} characters", *pairs]
     http.scope.setdefault(TEXTS_OF_REQUEST, ", ".join(parts))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nmt_cli.serving.models import Models, glossaries_of, models_of
+from nmt_cli.serving.pivots import pivots_of
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.served import Options
 from nmt_cli.serving.server import Server, app_of, listening_socket
@@ -115,9 +116,11 @@ def running(
     arguments: Sequence[str] = ARGUMENTS,
     limits: Limits = LIMITS,
     here: Any = None,  # what translates, or what returns it for each model
+    has_pivots: bool = False,
     **service_options: Any,
 ) -> Iterator[Running]:
-    models = Models(models_of(arguments))
+    found = models_of(arguments)
+    models = Models(found, pivots_of(found) if has_pivots else ())
     if here is None:
         options: Any = {"device": "cpu", "precision": "fp32", "token_scores": True}
         here = TranslatorHere(Translator.load(REVERSING, **options))

@@ -80,7 +80,7 @@ def test_libretranslatepy(service, expected):
         "language": "de",
     }
     assert client.languages() == [
-        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "en", "name": "English", "targets": ["de", "fr"]},
         {"code": "de", "name": "German", "targets": ["fr"]},
         {"code": "fr", "name": "French", "targets": []},
     ]
@@ -148,7 +148,7 @@ def test_libretranslate_in_forms(service, expected):
         ({"q": "a", "sorce": "en", "target": "de"}, "the request names no source language; the"),
         ({"q": "a"}, "the request names no source and target language; the models are"),
         ({"q": "a", "source": None, "target": None}, "the request names no source and target lang"),
-        ({"q": "a", "source": "en", "target": "fr"}, "there is no model with source 'en', target"),
+        ({"q": "a", "source": "fr", "target": "en"}, "there is no model with source 'fr', target"),
         ({"q": "a", "source": "en", "target": "de", "format": "md"}, "format must be text or html"),
         ({"q": "a", "source": "en", "target": "de", "alternatives": -1}, "alternatives must be"),
         ({"q": "\ud800", "source": "en", "target": "de"}, "the body has half of a surrogate pair"),

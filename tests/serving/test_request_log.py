@@ -24,7 +24,7 @@ def wait_for(lines, number=1):
     deadline = time.monotonic() + 30
     while len(lines) < number and time.monotonic() < deadline:
         time.sleep(0.01)
-    return [re.sub(r"\d+ ms", "N ms", line) for line in lines]
+    return [re.sub(r"[\d,]+ ms", "N ms", line) for line in lines]
 
 
 def ask(service, path, method="POST", **options):

@@ -1,0 +1,92 @@
+"""Translation through a language between: of two models, one translates what the other makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from nmt_cli.corpus.text.language_codes import base_of, fits
+from nmt_cli.corpus.text.links import Links
+from nmt_cli.serving.models import Model, ServedGlossary
+from nmt_cli.translating.interface.request import Request as Line
+from nmt_cli.translating.interface.translation import Alternative, Translation
+
+# What is asked of the translation, and so not of the text between.
+OF_THE_TRANSLATION: dict[str, Any] = {
+    "n_best": 1,
+    **dict.fromkeys(("prefix", "beam_size", "length_penalty", "choose", "no_repeat_ngram")),
+    **dict.fromkeys(("required", "banned"), ()),
+}
+
+
+def pivots_of(models: Sequence[Model]) -> list[Model]:
+    """Return a pivot for each pair of languages that no model has, but two in a row.
+
+    It is made of the first models that fit: the first step counts more than the second. Languages
+    that differ only in region or script are no pair.
+    """
+    pivots, translating = dict[tuple[str, str], Model](), [m for m in models if not m.parses]
+    for first in translating:
+        for second in translating:
+            pair = first.source, second.target
+            is_new = pair not in pivots and base_of(pair[0]) != base_of(pair[1])
+            if not is_new or not fits(first.target, second.source):
+                continue
+            if not any(model.translates(*pair) for model in models):
+                pivots[pair] = second._replace(
+                    name=f"{first.name}+{second.name}",
+                    source=first.source,
+                    tag=None,
+                    steps=(first, second),
+                )
+    return list(pivots.values())
+
+
+def first_line(pivot: Model, line: Line) -> Line:
+    """Return what the first model is asked for."""
+    return pivot.steps[0].asked(line._replace(**OF_THE_TRANSLATION))
+
+
+def second_line(
+    pivot: Model, line: Line, between: Translation, glossary: ServedGlossary | None
+) -> Line:
+    """Return what the second model is asked for; ``between`` is the translation by the first."""
+    terms = glossary and glossary.for_line(between.text, line.markup)
+    error = None if between.error is None else _named(pivot.steps[0], between.error)
+    return pivot.steps[1].asked(line._replace(text=between.text, glossary=terms, error=error))
+
+
+def joined(pivot: Model, between: Translation, last: Translation) -> Translation:
+    """Return the translation ``last`` of the text ``between`` as one of the line."""
+    error = last.error
+    if error is not None and between.error is None:
+        error = _named(pivot.steps[1], error)
+    return replace(
+        last,
+        **_of_line(between, last),
+        alternatives=tuple(replace(a, **_of_line(between, a)) for a in last.alternatives),
+        error=error,
+        num_parts=max(between.num_parts, last.num_parts),
+        truncated=between.truncated or last.truncated,
+    )
+
+
+def _of_line(between: Translation, found: Alternative) -> dict[str, Any]:
+    """Return what is known of the words of the line."""
+    lost = dict.fromkeys([*between.not_copied, *found.not_copied])
+    links = _linked(between.alignment, found.alignment)
+    return {"not_copied": tuple(lost), "alignment": links}
+
+
+def _linked(ones: Links, others: Links) -> Links:
+    """Return the links of words that are linked to the same word between."""
+    targets = dict[int, list[int]]()
+    for middle, target in others:
+        targets.setdefault(middle, []).append(target)
+    links = {(source, target) for source, middle in ones for target in targets.get(middle, ())}
+    return tuple(sorted(links))
+
+
+def _named(model: Model, reason: str) -> str:
+    return f"{model.source} to {model.target}: {reason}"
