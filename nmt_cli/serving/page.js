@@ -115,6 +115,8 @@ function languageName(code) {
   }
 }
 
+// Of a pair of languages that two models translate.
+const through = (model) => (model?.through ? ` through ${languageName(model.through)}` : "");
 const names = (codes) => codes.map((code) => [code, languageName(code)]);
 const unique = (values) => [...new Set(values)];
 
@@ -171,7 +173,9 @@ async function modelFor(text, signal) {
   const [found] = detected;
   // A text like "OK" may be in any language: it is in the first that has a model.
   const likely = found?.confidence < CERTAIN ? detected : [found];
-  const model = likely.flatMap((each) => fitting(each?.language, to))[0];
+  const possible = likely.flatMap((each) => fitting(each?.language, to));
+  // What is not certain needs no second model.
+  const model = possible.find((each) => !each.through) ?? possible[0];
   if (model) return model;
   const language = found ? languageName(found.language) : "This language";
   throw new Error(`${language} cannot be translated to ${languageName(to)} here.`);
@@ -265,7 +269,7 @@ async function translate() {
     const detected = chosenSource() === DETECT ? ` from ${languageName(model.source)}` : "";
     if (others.length) say(`${1 + others.length} sentences were not translated.`, true);
     else if (failed) say(`A sentence was not translated: ${failed.error}.`, true);
-    else say(`Translated${detected}.`);
+    else say(`Translated${detected}${through(model)}.`);
   } catch (error) {
     if (error.name !== "AbortError") outdate();
     report(error);
@@ -298,7 +302,8 @@ function confidence(scores) {
 function showConfidence(span, scores) {
   const found = confidence(scores);
   for (const [, level] of LEVELS) span.classList.toggle(level, level === found?.level);
-  if (found) span.title = `Confidence ${found.level}: ${found.percent} %`;
+  const step = shown.model?.through ? `, translating from ${languageName(shown.model.through)}` : "";
+  if (found) span.title = `Confidence ${found.level}: ${found.percent} %${step}`;
   else span.removeAttribute("title");
 }
 
@@ -424,6 +429,7 @@ async function showWords(place, alternative) {
     return;
   }
   drawWords([[], []], []); // until the pieces are there
+  if (shown.model.through) return; // those of two models are not linked
   try {
     const { words, links } = await linkedPieces(opener.signal);
     drawWords(words, links);
@@ -501,7 +507,7 @@ function showForm(place, alternative) {
   form.elements.source.value = shown.model.source;
   form.elements.target.value = shown.model.target;
   form.elements.api_key.value = sessionStorage.getItem("key") ?? "";
-  form.hidden = !shown.model.name;
+  form.hidden = !shown.model.name || Boolean(shown.model.through); // attention is that of one model
   frame.hidden = true;
 }
 
