@@ -1,5 +1,8 @@
 """Pairs of languages of no model, which are translated through a language between."""
 
+import os
+import signal
+
 import pytest
 import requests
 from click.testing import CliRunner
@@ -10,9 +13,13 @@ from nmt_cli.messages import logs
 from nmt_cli.serving.models import Models, models_of
 from nmt_cli.serving.pivots import pivots_of
 from nmt_cli.serving.requests import RefusedError
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.translator import Translator
 from tests.serving.conftest import REVERSING, Naming, running
+from tests.serving.test_serve import Command
+from tests.serving.test_served_pairs import with_pairs
 
-NAMES = "sentencepiece", "sentencepiece-2", "sentencepiece-3"
+NAMES = "sentencepiece", "sentencepiece-2"
 FRENCH = "Je ne sais pas où se trouve le livre que ma sœur a acheté hier."
 ENGLISH = "I do not know where the book is that my sister bought yesterday."
 GERMAN = "Ich weiß nicht, wo das Buch ist, das meine Schwester gestern gekauft hat."
@@ -182,3 +189,29 @@ def test_the_command_has_pivots_unless_they_are_refused(monkeypatch, option):
         "--no-pivot refuses them."
     )
     assert (said in logged) == (option is None)
+
+
+def test_two_pairs_of_one_model_are_two_steps(tmp_path):
+    """The process that translates puts the tag of each step in front of its line."""
+    model = with_pairs(tmp_path, [("a", "de", "en"), ("b", "en", "fr"), ("c", "fr", "en")])
+    text = GERMAN
+    for tag in ("a", "b"):
+        translator = Translator.load(model, device="cpu", precision="fp32", tag=tag)
+        text = next(translator.translate([Request(text, split=True)])).text
+    service = Command(model, "--workers=1", "--precision=fp32", "--device=cpu")
+    try:
+        service.url = service.wait_for(r"http://\S+").group()
+        assert "1 pair of languages, such as de to fr through en, will be" in service.log
+        record = {"text": GERMAN, "split": True, "source": "de", "target": "fr"}
+        answer = post(service, "/v1/translate", **record)
+        assert (answer["model"], answer["through"]) == ("several+several", "en")
+        assert answer["translations"][0]["text"] == text
+        assert post(service, "/v1/translate", model="several+several", **record) == answer
+        long = "\n".join([GERMAN] * 100)  # read in another process
+        found = post(service, "/translate", q=long, source="auto", target="fr")["translatedText"]
+        assert found == "\n".join([text] * 100)
+        for worker in service.workers().values():
+            os.kill(worker, signal.SIGKILL)
+        assert post(service, "/v1/translate", **record) == answer
+    finally:
+        service.close()
