@@ -17,6 +17,7 @@ SANITIZERS = "-g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 TESTS = ("tests/model/test_c_library.py", "tests/model/test_compiled_layers.py",
          "tests/search/test_cached_model.py", "tests/search/test_compiled_beams.py",
          "tests/search/test_compiled_logits.py", "tests/search/test_shortlist.py",
+         "tests/search/test_steps_of_the_library.py",
          "tests/search/test_teacher_forcing.py")  # fmt: skip
 # Runs pytest with the library of another folder.
 WITH_LIBRARY = """

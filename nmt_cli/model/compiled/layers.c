@@ -25,7 +25,7 @@
 #elif defined __aarch64__
 #define ROWS_AT_ONCE 8
 #else
-#define ROWS_AT_ONCE 4
+#define ROWS_AT_ONCE 6
 #endif
 /* AMX multiplies tiles of 16 rows by 16 groups; two tiles of rows are multiplied together */
 #if defined __AMX_TILE__
