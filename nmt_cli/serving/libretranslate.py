@@ -18,7 +18,7 @@ from nmt_cli.serving.languages import Detected, name_of
 from nmt_cli.serving.read_documents import SERVED_ENDINGS, ReadDocument, read_document
 from nmt_cli.serving.requests import RefusedError, texts_of, whole_number
 from nmt_cli.serving.served import LinesOfTexts, Served, Texts
-from nmt_cli.serving.service import Endpoint, Service
+from nmt_cli.serving.service import Endpoint, Service, in_turns
 from nmt_cli.translating.interface.record_keys import STRING, Key
 
 FORMATS = {"text": None, "html": "html"}
@@ -115,10 +115,11 @@ def _detected(served: Served, fields: Mapping[str, Any]) -> list[Detected]:
 
 async def languages(service: Service, _: Request) -> Response:
     """List the languages, each with those that it can be translated into."""
+    codes = in_turns(service.models.languages)
     return JSONResponse(
         [
             {"code": code, "name": name_of(code), "targets": service.models.targets_of(code)}
-            for code in service.models.languages
+            async for code in codes
         ]
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -231,7 +231,8 @@ class Models(NamedTuple):
 
     def targets_of(self, source: str) -> list[str]:
         """Return the languages that ``source`` can be translated into."""
-        return list(dict.fromkeys(m.target for m in self.every if fits(source, m.source)))
+        sources = {code for code in self.sources if fits(source, code)}
+        return list(dict.fromkeys(m.target for m in self.every if m.source in sources))
 
     def find(self, source: str | None, target: str | None, name: str | None = None) -> Model:
         """Return the model of this name and languages; what is None is left to the model.
@@ -263,13 +264,19 @@ def _fitting(
     models: Sequence[Model], source: str | None, target: str | None, name: str | None
 ) -> list[tuple[list[Any], Model]]:
     """Return the models of this name and languages, each after the distances of its languages."""
-    fitting = list[tuple[list[Any], Model]]()
-    for model in models:
-        codes = (target, model.target), (source, model.source)
-        distances = [distance(asked, code) for asked, code in codes if asked is not None]
-        if name in {None, model.name} and None not in distances:
-            fitting.append((distances, model))
-    return fitting
+    targets = _distances(target, {model.target for model in models})
+    sources = _distances(source, {model.source for model in models})
+    return [
+        ([targets[model.target], sources[model.source]], model)
+        for model in models
+        if name in {None, model.name} and model.target in targets and model.source in sources
+    ]
+
+
+def _distances(asked: str | None, codes: Iterable[str]) -> dict[str, Any]:
+    """Return how far each of ``codes`` that fits is; None fits all alike."""
+    found = {code: 0 if asked is None else distance(asked, code) for code in codes}
+    return {code: each for code, each in found.items() if each is not None}
 
 
 def _listed(models: Sequence[Model]) -> str:

@@ -107,8 +107,8 @@ def _cut_sentences(served: Served, record: dict[str, Any]) -> bytes:
 
 async def models(service: Service, _: Request) -> Response:
     """List the models."""
-    every = service.models.every
-    return JSONResponse({"models": [_description(service, each) for each in every]})
+    every = in_turns(service.models.every)  # of many languages there are thousands of pairs
+    return JSONResponse({"models": [_description(service, each) async for each in every]})
 
 
 def _lines(

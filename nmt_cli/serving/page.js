@@ -122,8 +122,8 @@ const unique = (values) => [...new Set(values)];
 
 // Pairs of languages that no model has alone: the service then chooses the models.
 function withOtherPairs(models, languages) {
-  const isThere = (source, target) =>
-    models.some((model) => model.source === source && model.target === target);
+  const pairs = new Set(models.map((model) => `${model.source} ${model.target}`));
+  const isThere = (source, target) => pairs.has(`${source} ${target}`);
   const others = languages.flatMap(({ code, targets }) =>
     targets
       .filter((target) => target !== code && !isThere(code, target))

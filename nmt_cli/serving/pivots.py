@@ -28,18 +28,14 @@ def pivots_of(models: Sequence[Model]) -> list[Model]:
     """
     pivots, translating = dict[tuple[str, str], Model](), [m for m in models if not m.parses]
     for first in translating:
-        for second in translating:
+        direct = [model.target for model in models if fits(first.source, model.source)]
+        for second in (each for each in translating if fits(first.target, each.source)):
             pair = first.source, second.target
-            is_new = pair not in pivots and base_of(pair[0]) != base_of(pair[1])
-            if not is_new or not fits(first.target, second.source):
+            if base_of(pair[0]) == base_of(pair[1]) or pair in pivots:
                 continue
-            if not any(model.translates(*pair) for model in models):
-                pivots[pair] = second._replace(
-                    name=f"{first.name}+{second.name}",
-                    source=first.source,
-                    tag=None,
-                    steps=(first, second),
-                )
+            if not any(fits(second.target, target) for target in direct):
+                name, steps = f"{first.name}+{second.name}", (first, second)
+                pivots[pair] = second._replace(name=name, source=pair[0], tag=None, steps=steps)
     return list(pivots.values())
 
 

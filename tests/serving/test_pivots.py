@@ -73,6 +73,10 @@ def test_a_direct_model_wins():
     assert found.find("pt", "ja").name == "sentencepiece-3+sentencepiece-2"
     with pytest.raises(RefusedError):
         found.find("pt-PT", "ja")
+    assert models("fr:en", "en:ja").find("fr", None).target == "en"
+    regions = models("pt-BR:en", "en:fr", "pt-PT:fr")
+    assert [each.source for each in regions.pivots] == ["pt-BR"]
+    assert regions.find("pt", "fr") == regions.models[2]
 
 
 def test_the_order_of_the_command_chooses_between_pivots():

@@ -10,7 +10,7 @@ import requests
 from nmt_cli.messages import logs
 from nmt_cli.serving.models import glossaries_of, models_of
 from nmt_cli.translating.interface.request import Request
-from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.interface.translation import Alternative, Translation
 from tests.serving.conftest import LIMITS, REVERSING, Silent, running
 from tests.serving.test_limits import until
 from tests.serving.test_pivots import NAMES, get, post
@@ -119,6 +119,22 @@ def test_words_are_aligned_through_those_between(real):
     expected = {(s, t) for s, m in one.alignment for n, t in other.alignment if n == m}
     assert found["alignment"] == sorted(map(list, expected))
     assert {(0, 0), (1, 1)} <= expected
+
+
+def test_a_word_may_have_several_links_or_none():
+    of_models = steps(
+        lambda _: Translation("m n o", -1.0, alignment=((0, 2), (1, 0), (2, 1))),
+        lambda _: Translation(
+            "x y z",
+            -1.0,
+            alignment=((0, 0), (0, 2), (2, 1)),
+            alternatives=(Alternative("x", -2.0, alignment=((1, 0),)),),
+        ),
+    )
+    with serving(of_models) as service:
+        (found,) = post(service, "/v1/translate", text="a b c", **FRENCH_JAPANESE)["translations"]
+    assert found["alignment"] == [[0, 1], [1, 0], [1, 2]]
+    assert found["alternatives"][0]["alignment"] == [[2, 0]]
 
 
 def test_documents_go_through_both():
