@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from nmt_cli.corpus.text.language_codes import fits, label_of
@@ -127,27 +127,31 @@ class Served:
             label = label_of(first.language)
             if first.confidence >= DECIDED and label in {*possible, label_of(target)}:
                 certain[label] += len(text)
-        # Pivots do not count where a model fits: what is not certain needs no second model.
-        sources = {label_of(m.source) for m in fitting if not m.steps} or possible.keys()
-        only = next(iter(sources)) if len(sources) == 1 else None
+        # What is not certain needs no second model.
+        likely = {label_of(model.source) for model in fitting if not model.steps}
+        only = next(iter(likely)) if len(likely) == 1 else None
         usual = certain.most_common(1)[0][0] if certain else only
-        return [self._choice(each, possible, usual, target) for each in ranked]
+        return [self._choice(each, possible, likely, usual, target) for each in ranked]
 
     def _choice(
         self,
         ranked: Sequence[Detected],
         possible: Mapping[str, str],
+        likely: Collection[str],
         usual: str | None,
         target: str,
     ) -> ChosenModel:
-        """Return the choice for a text; if its language is not certain, it is ``usual``."""
+        """Return the choice for a text.
+
+        If its language is not certain, it is ``usual``, or else one of ``likely``.
+        """
         first = ranked[0]
         is_certain = first.confidence >= DECIDED
         wanted = label_of(first.language) if is_certain else usual
         for each in ranked:
             label = label_of(each.language)
-            is_wanted = each.confidence > 0 if wanted is None else label == wanted
-            if is_wanted and label in possible:
+            is_likely = each.confidence > 0 and label in likely
+            if label in possible and (is_likely if wanted is None else label == wanted):
                 return ChosenModel(each, self.models.find(possible[label], target))
         if is_certain and label_of(first.language) != label_of(target):
             self.models.find(first.language, target)  # raises

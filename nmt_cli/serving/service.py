@@ -223,7 +223,7 @@ class Service:
             asked[place] = pivots.second_line(model, lines[place], between[place], terms)
         steps = [model.steps[1] if model.steps else model for model in models]
         found = await self._answers(http, steps, asked, end)
-        for place, model in through.items():
+        async for place, model in in_turns(through.items()):
             found[place] = pivots.joined(model, between[place], found[place])
         return found
 

@@ -10,12 +10,14 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import serve as command
 from nmt_cli.messages import logs
+from nmt_cli.serving.languages import Detected, Detector
 from nmt_cli.serving.models import Models, models_of
 from nmt_cli.serving.pivots import pivots_of
 from nmt_cli.serving.requests import RefusedError
+from nmt_cli.serving.served import Options, Served
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.translator import Translator
-from tests.serving.conftest import REVERSING, Naming, running
+from tests.serving.conftest import LIMITS, REVERSING, Naming, running
 from tests.serving.test_serve import Command
 from tests.serving.test_served_pairs import with_pairs
 
@@ -140,6 +142,18 @@ def test_texts_of_one_request_have_their_own_ways(service):
 def test_what_is_not_certain_needs_no_second_model(service):
     found = post(service, "/translate", q=["OK", "12:30"], source="auto", target="ja")
     assert found["translatedText"] == [f"OK by {NAMES[1]}", f"12:30 by {NAMES[1]}"]
+
+
+def test_what_is_not_certain_is_in_the_likeliest_language_of_a_model(monkeypatch):
+    confidences = {"fr": 0.5, "de": 0.3, "en": 0.2, "ja": 0.0}
+    ranked = [Detected(code, each, each) for code, each in confidences.items()]
+    monkeypatch.setattr(Detector, "detect", lambda *_: ranked)
+    served = Served(models("fr:en", "en:ja", "de:ja"), Options(LIMITS))
+    (choice,) = served.choices(["OK"], "ja")
+    assert choice == (ranked[1], served.models.find("de", "ja"))
+    ranked[0] = ranked[0]._replace(confidence=0.9)
+    (choice,) = served.choices(["OK"], "ja")
+    assert choice == (ranked[0], *served.models.pivots)
 
 
 def test_a_text_of_no_model_is_refused_as_before(service):
