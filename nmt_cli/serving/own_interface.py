@@ -40,10 +40,10 @@ async def translate(service: Service, http: Request) -> Response:
     another one translates into the target, the two do it, and `through` is the language between. It
     takes the time of two translations, and mistakes add up: the second model does not see the
     source, so it translates mistakes of the first, and cannot know what the language between does
-    not say, such as whether `you` is one person. What is asked of the translation (alternatives,
-    phrases, the search) is asked of the second model, and scores, pieces and matches of a memory
-    are those of the second. Words are aligned through those between. A glossary of the service is
-    used in the step for whose languages it is; terms of the request are refused.
+    not say, such as whether an English "you" is one person. What is asked of the translation
+    (alternatives, phrases, the search) is asked of the second model, and scores, pieces and matches
+    of a memory are those of the second. Words are aligned through those between. A glossary of the
+    service is used in the step for whose languages it is; terms of the request are refused.
     """
     model, lines, with_scores = await service.asked(http, _asked, only_json=True)
     translations = await service.translate(http, [model] * len(lines), lines)
