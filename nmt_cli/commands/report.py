@@ -59,8 +59,8 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
                 labels = [run.label for run in runs]
                 partial.manifest.update(kind=REPORT, runs=labels, made_from=made_from)
                 (partial.path / PAGE).write_bytes(page)
-                for chart, drawing in charts.items():
-                    (partial.path / f"{chart.name}.png").write_bytes(drawing.png)
+                for chart in charts:
+                    (partial.path / f"{chart.name}.png").write_bytes(chart.png)
     written = output if is_page else output / PAGE
     drawn = f"{counted(len(charts), 'chart')} of {', '.join(run.label for run in runs)}"
     logs.info(f"Wrote {written} with {drawn}.")

@@ -1,8 +1,8 @@
 """What the charts of a report show: figures of runs, smoothed where they are noisy."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,36 +48,21 @@ class Curve(NamedTuple):
     raw: Floats | None = None
 
 
-class Series(NamedTuple):
-    """Figures that each run may have: a curve of a chart."""
-
-    name: str
-    title: str
-    curve_of: Callable[[RunHistory], Curve]
-    hint: str = ""
-    best: Callable[[Floats], float] | None = None  # returns the value that gets a ring
-
-
 class Chart(NamedTuple):
     """What a chart shows, and how its axis looks."""
 
-    name: str  # of the file, without .png
     title: str
     unit: str
-    series: tuple[Series, ...]
+    curves: Mapping[str, Callable[[RunHistory], Curve]]  # each by its title
+    best: Callable[[Floats], float] | None = None  # returns the value that gets a ring
     from_zero: bool = False
     log_from: float = math.inf  # ratio of largest to smallest value from which the axis is log
 
     @property
-    def hint(self) -> str:
-        """Return what the curves are."""
-        return ", ".join(dict.fromkeys(each.hint for each in self.series if each.hint))
-
-    def split(self) -> "list[Chart]":
-        """Return a chart for each of its series."""
-        return [
-            self._replace(name=each.name, title=each.title, series=(each,)) for each in self.series
-        ]
+    def name(self) -> str:
+        """The name of the file, without .png: validation_loss_news."""
+        figure, _, of_set = self.title.partition(" of ")
+        return "_".join([*figure.lower().split(), *([of_set] if of_set else [])])
 
 
 def _training_loss(run: RunHistory) -> Curve:
@@ -95,56 +80,32 @@ def _learning_rate(run: RunHistory) -> Curve:
     return Curve(run.training.steps, run.training.column("learning_rate"))
 
 
-def _validation(figure: str, of_set: str | None) -> Callable[[RunHistory], Curve]:
+def _validation(name: str, figure: str, of_set: str | None) -> dict[str, Any]:
     def curve(run: RunHistory) -> Curve:
         figures = run.validated(of_set)
         return Curve(figures.steps, figures.column(figure))
 
-    return curve
-
-
-SMOOTHED, RINGED = f"smoothed over {SHARE_OF_RUN:.0%} of a run", "best ringed"
-VALIDATED = {  # its key in the figures: the end of the name, of the title, and the best of values
-    "loss": ("loss", "loss", min),
-    "perplexity": ("perplexity", "perplexity", min),
-    "bleu": ("bleu", "BLEU", max),
-    "parseval": ("f1", "F1", max),
-    "script": ("script", "script", max),
-}
-
-
-def _series_of(figure: str, sets: Sequence[str | None]) -> tuple[Series, ...]:
-    """Return the series of a figure of each validation set."""
-    name, title, best = VALIDATED[figure]
-    return tuple(
-        Series(
-            f"validation_{name}" if of_set is None else f"validation_{name}_{of_set}",
-            f"Validation {title}" if of_set is None else f"Validation {title} of {of_set}",
-            _validation(figure, of_set),
-            RINGED,
-            best,
-        )
-        for of_set in sets
-    )
+    return {f"Validation {name}" + (f" of {of_set}" if of_set is not None else ""): curve}
 
 
 def all_charts(sets: Sequence[str | None]) -> list[Chart]:
     """Return the charts of runs with these validation sets; None is the one that decides."""
-    of = {figure: _series_of(figure, sets) for figure in VALIDATED}
-    loss = Series("training_loss", "Training loss", _training_loss, f"training {SMOOTHED}")
-    rate = Series("learning_rate", "Learning rate", _learning_rate)
-    speed = Series("speed", "Training speed", _speed, SMOOTHED)
+
+    def validated(name: str, figure: str) -> dict[str, Any]:
+        return {t: c for of_set in sets for t, c in _validation(name, figure, of_set).items()}
+
+    loss = {"Training loss": _training_loss, **validated("loss", "loss")}
+    perplexity, bleu = validated("perplexity", "perplexity"), validated("BLEU", "bleu")
+    f1, script = validated("F1", "parseval"), validated("script", "script")
     return [
-        Chart("loss", "Loss", "nats per target token", (loss, *of["loss"]), log_from=DIVERGED),
-        Chart("validation_perplexity", "Validation perplexity", "perplexity of a piece",
-              of["perplexity"], log_from=4.0),
-        Chart("validation_bleu", "Validation BLEU", "BLEU", of["bleu"]),
-        Chart("validation_f1", "Validation F1", "F1 (PARSEVAL)", of["parseval"]),
-        Chart("validation_script", "Validation script", "number of --validation-script",
-              of["script"]),
-        Chart("learning_rate", "Learning rate", "learning rate", (rate,), from_zero=True),
-        Chart("speed", "Training speed", "target tokens per second", (speed,), from_zero=True),
-    ]  # fmt: skip
+        Chart("Loss", "nats per target token", loss, best=min, log_from=DIVERGED),
+        Chart("Validation perplexity", "perplexity of a piece", perplexity, min, log_from=4.0),
+        Chart("Validation BLEU", "BLEU", bleu, max),
+        Chart("Validation F1", "F1 (PARSEVAL)", f1, max),
+        Chart("Validation script", "number of --validation-script", script, max),
+        Chart("Learning rate", "learning rate", {"Learning rate": _learning_rate}, from_zero=True),
+        Chart("Speed", "target tokens per second", {"Speed": _speed}, from_zero=True),
+    ]
 
 
 def charts_of(runs: Sequence[RunHistory]) -> list[Chart]:
@@ -153,19 +114,18 @@ def charts_of(runs: Sequence[RunHistory]) -> list[Chart]:
     A chart of one run has all its sets, and the loss of training beside that of validation. Of
     several runs, a chart has one curve of each.
     """
-    there = [
-        chart._replace(series=tuple(each for each in chart.series if _is_measured(each, runs)))
-        for chart in all_charts(sets_to_show(runs))
-    ]
-    return [
-        part
-        for chart in there
-        for part in ([chart] if len(runs) == 1 < len(chart.series) else chart.split())
-    ]
-
-
-def _is_measured(series: Series, runs: Sequence[RunHistory]) -> bool:
-    return any(len(measured(series.curve_of(run)).steps) for run in runs)
+    found = []
+    for chart in all_charts(sets_to_show(runs)):
+        there = {
+            title: of
+            for title, of in chart.curves.items()
+            if any(len(measured(of(run)).steps) for run in runs)
+        }
+        if len(runs) == 1 < len(there):
+            found.append(chart._replace(curves=there))
+        else:
+            found += [chart._replace(title=title, curves={title: there[title]}) for title in there]
+    return found
 
 
 def measured(curve: Curve) -> Curve:

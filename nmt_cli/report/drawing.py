@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from nmt_cli.report.charts import Chart, Curve, charts_of, measured
-from nmt_cli.report.run_history import Floats, RunHistory
+from nmt_cli.report.charts import SHARE_OF_RUN, Chart, Curve, charts_of, measured
+from nmt_cli.report.run_history import RunHistory
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish. Tol's wine replaces their
 # yellow, which is hard to see on white.
@@ -47,7 +47,7 @@ STYLE: dict[Any, Any] = {
     "axes.labelcolor": INK,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlesize": 12,
+    "axes.titlesize": 11,
     "font.size": 11,
     "grid.color": GRID,
     "svg.fonttype": "none",
@@ -62,26 +62,18 @@ STYLE: dict[Any, Any] = {
 class Drawing(NamedTuple):
     """A chart as an element of a page, and as a PNG file."""
 
+    name: str  # of the file, without .png
+    title: str
     html: str
     png: bytes
 
 
-class Line(NamedTuple):
-    """A curve of a chart, and how it is drawn."""
-
-    label: str
-    curve: Curve
-    colour: str
-    dashes: str
-    best: Callable[[Floats], float] | None
-
-
-def draw_charts(runs: Sequence[RunHistory]) -> dict[Chart, Drawing]:
+def draw_charts(runs: Sequence[RunHistory]) -> list[Drawing]:
     """Return the drawing of every chart that at least one of the runs has figures for."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a report must not depend on the user's own settings
         matplotlib.rcParams.update(STYLE)
-        return {chart: _drawing(chart, runs) for chart in charts_of(runs)}
+        return [_drawing(chart, runs) for chart in charts_of(runs)]
 
 
 def style_of(index: int) -> tuple[str, str]:
@@ -89,84 +81,79 @@ def style_of(index: int) -> tuple[str, str]:
     return COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
 
 
-def _lines_of(chart: Chart, runs: Sequence[RunHistory]) -> list[Line]:
-    """Return a line for each run, or for each series if the run is the only one."""
-    labelled = [
-        (
-            series.title.removeprefix(f"{chart.title} of ") if len(runs) == 1 else _name(run),
-            series,
-            run,
-        )
-        for series in chart.series
-        for run in runs
-    ]
+def _curves_of(chart: Chart, runs: Sequence[RunHistory]) -> list[tuple[str, Curve]]:
+    """Return the curves with their labels: their titles if there is one run, or else the runs."""
     return [
-        Line(label, measured(series.curve_of(run)), *style_of(number), series.best)
-        for number, (label, series, run) in enumerate(labelled)
+        (
+            _name(run) if len(runs) > 1 else title.removeprefix(f"{chart.title} of "),
+            measured(curve_of(run)),
+        )
+        for title, curve_of in chart.curves.items()
+        for run in runs
     ]
 
 
 def figure_of(chart: Chart, runs: Sequence[RunHistory]) -> Figure:
     """Return one chart of all runs; at least one of them must have figures for it."""
-    return _figure_of(chart, runs, _lines_of(chart, runs))
-
-
-def _figure_of(chart: Chart, runs: Sequence[RunHistory], lines: Sequence[Line]) -> Figure:
-    names = [line.label for line in lines]
-    columns = max(1, min(len(lines), LEGEND_LETTERS // (4 + max(map(len, names)))))
-    legend_rows = -(-len(lines) // columns) if len(lines) > 1 else 0
+    names, curves = zip(*_curves_of(chart, runs), strict=True)
+    columns = max(1, min(len(names), LEGEND_LETTERS // (4 + max(map(len, names)))))
+    legend_rows = -(-len(names) // columns) if len(names) > 1 else 0
     size = (WIDTH, HEIGHT + LEGEND_ROW * legend_rows)
     figure = Figure(figsize=size, dpi=PIXELS / WIDTH, layout="constrained")
     FigureCanvasAgg(figure)  # draws without a window
     axes = figure.add_subplot()
-    drawn = [_plot(axes, line, i % len(runs), len(runs)) for i, line in enumerate(lines)]
-    curves = [line.curve for line in lines if len(line.curve.steps)]
-    _set_up_steps(axes, curves)
-    _set_up_values(axes, chart, curves)
+    lines = [_plot(axes, chart, curve, i, len(runs)) for i, curve in enumerate(curves)]
+    drawn = [curve for curve in curves if len(curve.steps)]
+    _set_up_steps(axes, drawn)
+    _set_up_values(axes, chart, drawn)
     for index, run in enumerate(runs):
         _mark_stages(axes, run.stage_starts(), style_of(index)[0] if len(runs) > 1 else FAINT)
-    axes.set_title("\n".join(filter(None, [chart.title, f"({chart.hint})" if chart.hint else ""])))
     if legend_rows:
-        figure.legend(drawn, names, loc="outside lower center", ncols=columns, frameon=False)
+        figure.legend(lines, names, loc="outside lower center", ncols=columns, frameon=False)
+    are_smoothed = {curve.raw is not None for curve in curves}
+    hints = [f"steps smoothed over {SHARE_OF_RUN:.0%} of a run"] if True in are_smoothed else []
+    hints += ["best ringed"] if chart.best is not None and False in are_smoothed else []
+    axes.set_title("\n".join([chart.title, *([", ".join(hints)] if hints else [])]))
     return figure
 
 
 def _drawing(chart: Chart, runs: Sequence[RunHistory]) -> Drawing:
-    lines = _lines_of(chart, runs)
-    figure = _figure_of(chart, runs, lines)
-    stream = io.BytesIO()
-    # Without the name of the software, equal figures give equal bytes.
-    figure.savefig(stream, format="png", metadata={"Software": None})
-    figure.axes[0].set_title("")  # in a page it is the heading above
-    svg = io.StringIO()
+    figure = figure_of(chart, runs)
+    png, svg = io.BytesIO(), io.StringIO()
+    # Without the name of the software and the date, equal figures give equal bytes.
+    figure.savefig(png, format="png", metadata={"Software": None})
+    # In a page, the title is the heading above.
+    figure.axes[0].set_title(figure.axes[0].get_title().removeprefix(chart.title).strip())
     figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    found = [_values_of(line, figure) for line in lines if len(line.curve.steps)]
-    return Drawing(
-        f'<div class="chart" data-curves="{escape(json.dumps(found, ensure_ascii=False))}">'
-        f"{_with_variables(svg.getvalue(), chart.title)}</div>",
-        stream.getvalue(),
-    )
-
-
-def _values_of(line: Line, figure: Figure) -> dict[str, Any]:
-    """Return the values of a line that its chart shows at the pointer, and where they are."""
-    curve, axes = line.curve, figure.axes[0]
-    chosen = np.linspace(0, len(curve.steps) - 1, min(MOST_SHOWN, len(curve.steps))).astype(int)
-    if line.best is not None:
-        best = list(curve.values).index(line.best(curve.values))
-        chosen = np.unique(np.append(chosen, best))
-    steps, values = curve.steps[chosen], curve.values[chosen]
-    places = (axes.transData - figure.transFigure).transform(np.stack([steps, values], axis=1))
-    width, height = POINTS_PER_INCH * figure.get_size_inches()
-    points = [
-        [round(x * width, 1), round((1 - y) * height, 1), f"{step:,.0f}", _value_text(value)]
-        for (x, y), step, value in zip(places.tolist(), steps, values, strict=True)
+    values = [
+        {
+            "name": name,
+            "colour": f"var(--{VARIABLES[style_of(i)[0]]})",
+            "points": _points_of(curve, figure),
+        }
+        for i, (name, curve) in enumerate(_curves_of(chart, runs))
+        if len(curve.steps)
     ]
-    return {"name": line.label, "colour": f"var(--{VARIABLES[line.colour]})", "points": points}
+    html = (
+        f'<div class="chart" data-curves="{escape(json.dumps(values, ensure_ascii=False))}">'
+        f"{_with_variables(svg.getvalue(), chart.title)}</div>"
+    )
+    return Drawing(chart.name, chart.title, html, png.getvalue())
 
 
-def _value_text(value: float) -> str:
-    return f"{value:,.0f}" if 1000 <= abs(value) < LARGEST_WRITTEN_OUT else f"{value:.4g}"
+def _points_of(curve: Curve, figure: Figure) -> list[tuple[float, float, str, str]]:
+    """Return where values are in the SVG file of a chart, their steps and the values as text."""
+    chosen = np.linspace(0, len(curve.steps) - 1, min(MOST_SHOWN, len(curve.steps))).astype(int)
+    chosen = np.union1d(chosen, [curve.values.argmin(), curve.values.argmax()])
+    to_figure = figure.axes[0].transData - figure.transFigure
+    width, height = POINTS_PER_INCH * figure.get_size_inches()
+    points = []
+    for step, value in zip(curve.steps[chosen], curve.values[chosen], strict=True):
+        x, y = to_figure.transform((step, value))
+        is_long = 1000 <= abs(value) < LARGEST_WRITTEN_OUT
+        text = f"{value:,.0f}" if is_long else f"{value:.4g}"
+        points.append((round(x * width, 1), round((1 - y) * height, 1), f"{step:,.0f}", text))
+    return points
 
 
 def _with_variables(svg: str, title: str) -> str:
@@ -184,30 +171,25 @@ def _name(run: RunHistory) -> str:
     return f"{run.label[: LONGEST_NAME // 2 - 1]}…{run.label[-LONGEST_NAME // 2 :]}"
 
 
-def _plot(axes: Axes, line: Line, index: int, num_runs: int) -> Line2D:
-    curve, colour = line.curve, line.colour
+def _plot(axes: Axes, chart: Chart, curve: Curve, index: int, num_runs: int) -> Line2D:
+    colour, dashes = style_of(index)
     # Later runs have thinner lines, so that each is visible where runs agree.
     width = THINNEST + min(MORE_WIDTH * (num_runs - 1), WIDEST - THINNEST) * (
-        1 - (index + 1) / num_runs
+        1 - (index % num_runs + 1) / num_runs
     )
     if curve.raw is not None:
         faint = max(0.06, 0.3 / num_runs)
         axes.plot(curve.steps, curve.raw, color=colour, alpha=faint, linewidth=0.6, zorder=1)
     marker = "" if len(curve.steps) > MANY_POINTS else "." if len(curve.steps) > 1 else "o"
-    (drawn,) = axes.plot(
-        curve.steps,
-        curve.values,
-        color=colour,
-        linestyle=line.dashes,
-        linewidth=width,
-        marker=marker,
+    (line,) = axes.plot(
+        curve.steps, curve.values, color=colour, linestyle=dashes, linewidth=width, marker=marker
     )
-    if line.best is not None and len(curve.values):
-        at = list(curve.values).index(line.best(curve.values))
+    if chart.best is not None and curve.raw is None and len(curve.values):
+        at = list(curve.values).index(chart.best(curve.values))
         axes.plot(
             curve.steps[at], curve.values[at], "o", color=colour, fillstyle="none", markersize=9
         )
-    return drawn
+    return line
 
 
 def _mark_stages(axes: Axes, starts: Mapping[int, float], colour: str) -> None:

@@ -23,13 +23,6 @@ class Tile(NamedTuple):
     note: str = ""
 
 
-class Column(NamedTuple):
-    """A column of examples; ``language`` is the code of its texts, None if it has no texts."""
-
-    heading: str
-    language: str | None = None
-
-
 def page(title: str, parts: Iterable[str], subtitle: str = "") -> str:
     """Return the page."""
     html, style, script = (
@@ -101,25 +94,24 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], keys: Sequence
     return f'<div class="wide" tabindex="0"><table>{thead}<tbody>{body}</tbody></table></div>'
 
 
-def examples(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
+def examples(
+    headings: Sequence[str], languages: Sequence[str | None], rows: Iterable[Sequence[str]]
+) -> str:
     """Return a table of texts, whose cells are below each other on a narrow screen.
 
+    ``languages`` are the codes of the columns, "" if unknown, or None if a column has figures.
     Texts are cut after 500 characters, with a mark.
     """
-    head = "".join(f'<th scope="col">{escape(column.heading)}</th>' for column in columns)
-    lines = [f'<table class="examples"><thead><tr>{head}</tr></thead><tbody>']
-    for row in rows:
-        cells = (_cell(column, text) for column, text in zip(columns, row, strict=True))
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return "\n".join([*lines, "</tbody></table>"])
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
+    body = "\n".join(f"<tr>{''.join(map(_cell, headings, languages, row))}</tr>" for row in rows)
+    return f'<table class="examples"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _cell(column: Column, text: str) -> str:
-    heading = escape(column.heading)
-    if column.language is None:
-        return f'<td data-heading="{heading}">{escape(text)}</td>'
+def _cell(heading: str, language: str | None, text: str) -> str:
+    start = f'<td data-heading="{escape(heading)}"'
+    if language is None:
+        return f"{start}>{escape(text)}</td>"
     left_out = len(text) - LONGEST_TEXT
     cut = f"<i>… {left_out:,} more characters</i>" if left_out > 0 else ""
-    language = f' lang="{escape(column.language)}"' if column.language else ""
-    shown = f'<div dir="auto"{language}>{escape(text[:LONGEST_TEXT])}</div>{cut}'
-    return f'<td class="text" data-heading="{heading}">{shown}</td>'
+    shown = f'<div dir="auto" lang="{escape(language)}">{escape(text[:LONGEST_TEXT])}</div>{cut}'
+    return f'{start} class="text">{shown}</td>'

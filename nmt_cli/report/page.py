@@ -11,14 +11,12 @@ from nmt_cli.recipe.keys import changed_keys
 from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report import frame
-from nmt_cli.report.charts import Chart
 from nmt_cli.report.drawing import VARIABLES, Drawing, style_of
 from nmt_cli.report.run_history import (
     Floats,
     RunDetails,
     RunHistory,
     StepFigures,
-    TranslatedLine,
     TranslatedSet,
     sets_to_show,
 )
@@ -38,7 +36,7 @@ CSS_DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
 
 
 def as_html(
-    runs: Sequence[RunHistory], charts: Mapping[Chart, Drawing], details: RunDetails | None = None
+    runs: Sequence[RunHistory], charts: Sequence[Drawing], details: RunDetails | None = None
 ) -> str:
     """Return the page; ``details`` are those of the only run."""
     names = ", ".join(run.label for run in runs) if len(runs) < MANY else f"{len(runs)} runs"
@@ -47,7 +45,7 @@ def as_html(
     figures = frame.section(
         "Figures", _table(runs, {name: [of_run[name] for of_run in cells] for name in cells[0]})
     )
-    drawn = [_chart(*each) for each in charts.items()]
+    drawn = [frame.section(chart.title, chart.html) for chart in charts]
     if details is None:
         parts = [figures, frame.columns(drawn)]
     else:
@@ -100,11 +98,11 @@ def _translations(sets: Sequence[TranslatedSet]) -> Iterator[str]:
         there_are = "There are none; nmt-cli run translates the text of data.test and scores it."
         yield frame.section("Translations", frame.note(there_are))
     for number, text in enumerate(sets):
-        every = range(0, len(text.lines), max(1, -(-len(text.lines) // NUM_EXAMPLES)))
-        worst = sorted(text.lines, key=lambda line: line.chrf)[:NUM_EXAMPLES]
+        step = max(1, -(-len(text.lines) // NUM_EXAMPLES))
+        order = sorted(range(len(text.lines)), key=lambda place: text.lines[place][-1])
         sections = [
-            _lines(f"Translations of {text.name}", text, [text.lines[place] for place in every]),
-            _lines(f"The worst lines of {text.name}, by chrF2", text, worst),
+            _lines(f"Translations of {text.name}", text, range(0, len(text.lines), step)),
+            _lines(f"The worst lines of {text.name}, by chrF2", text, order[:NUM_EXAMPLES]),
         ]
         if number:
             yield frame.folded(f"Translations of {text.name}", *sections)
@@ -112,41 +110,32 @@ def _translations(sets: Sequence[TranslatedSet]) -> Iterator[str]:
             yield from sections
 
 
-def _lines(heading: str, text: TranslatedSet, lines: Iterable[TranslatedLine]) -> str:
+def _lines(heading: str, text: TranslatedSet, places: Iterable[int]) -> str:
     source, target = text.languages
-    columns = [
-        frame.Column("Line"),
-        frame.Column("Source", source),
-        frame.Column("Translation", target),
-        frame.Column("Reference", target),
-        frame.Column("chrF2"),
-    ]
-    rows = [(f"{line.number:,}", *line[1:4], f"{line.chrf:.1f}") for line in lines]
-    signature = frame.note(f"chrF2 of each line alone: {text.signature}")
-    return frame.section(heading, frame.examples(columns, rows), signature)
+    rows = [(f"{i + 1:,}", *text.lines[i][:3], f"{text.lines[i][-1]:.1f}") for i in places]
+    headings = ["Line", "Source", "Translation", "Reference", "chrF2"]
+    shown = frame.examples(headings, [None, source, target, target, None], rows)
+    return frame.section(heading, shown, frame.note(f"chrF2 of a line: {text.signature}"))
 
 
 def _about(run: RunHistory, details: RunDetails) -> Iterator[str]:
     """Yield the sections about the text and the machine."""
     if details.dropped:
         yield frame.section("Training text", frame.table(details.dropped[0], details.dropped[1:]))
-    sessions = [
-        {
-            "started": moment_text(at) if (at := session.get("at")) else "",
-            "from step": f"{step:,}" if (step := session.get("from_step")) else "",
-            "on": f"{_machine(session)}, {session.get('cores', '?')} cores",
-            "system": session.get("machine", ""),
-            "nmt-cli": session.get("versions", {}).get("nmt-cli", ""),
-            "torch": session.get("versions", {}).get("torch", ""),
-        }
+    rows = [
+        [
+            moment_text(session["at"]) if "at" in session else "",
+            f"{session.get('from_step', 0):,}",
+            f"{_machine(session)}, {session.get('cores', '?')} cores",
+            session.get("machine", ""),
+            ", ".join(map(" ".join, list(session.get("versions", {}).items())[:2])),
+        ]
         for session in run.sessions
     ]
-    if sessions:
-        rows = [[key, *(each[key] for each in sessions)] for key in sessions[0]]
-        starts = ["start", *map(str, range(1, len(sessions) + 1))] if len(sessions) > 1 else [""]
-        table = frame.table(starts, [row for row in rows if any(row[1:])])
+    if rows:
+        headings = ["started", "from step", "on", "system", "by"]
         state = [frame.note(f"Training {details.state}.")] if details.state else []
-        yield frame.section("Machine and dates", table, *state)
+        yield frame.section("Machine and dates", frame.examples(headings, [None] * 5, rows), *state)
 
 
 def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str:
@@ -175,10 +164,6 @@ def _swatch(index: int) -> str:
     colour, dashes = style_of(index)
     style = f"border-top-style: {CSS_DASHES[dashes]}; border-color: var(--{VARIABLES[colour]})"
     return f'<span class="line" style="{style}"></span>'
-
-
-def _chart(chart: Chart, drawing: Drawing) -> str:
-    return frame.section(chart.title, frame.note(chart.hint) if chart.hint else "", drawing.html)
 
 
 def _differences(runs: Sequence[RunHistory]) -> list[str]:

@@ -75,22 +75,12 @@ class RunHistory(NamedTuple):
         return self.validation_sets.get(name, StepFigures(np.empty(0), {}))
 
 
-class TranslatedLine(NamedTuple):
-    """A line of a test set, with its number from 1 and the chrF2 of its translation."""
-
-    number: int
-    source: str
-    translation: str
-    reference: str
-    chrf: float
-
-
 class TranslatedSet(NamedTuple):
     """A test set that was translated."""
 
     name: str
     languages: tuple[str, str]
-    lines: list[TranslatedLine]
+    lines: list[tuple[str, str, str, float]]  # source, translation, reference, chrF2
     signature: str  # of chrF2
 
 

@@ -39,7 +39,7 @@ from nmt_cli.training.options import TrainOptions
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
-from tests.commands.conftest import FP32
+from tests.commands.conftest import FP32, undrawn
 from tests.commands.test_run import write_experiment
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.imported_modules import ended
@@ -64,7 +64,7 @@ def do(*overrides, until="ship", teachers=(TEACHER,), **options):
 def quickly(patch):
     patch.setattr(measuring, "ROUNDS", 1)
     patch.setattr(measuring, "MOST_CORES", 1)
-    patch.setattr(drawing, "_drawing", lambda *_: drawing.Drawing("", b"drawn"))
+    patch.setattr(drawing, "_drawing", undrawn)
 
 
 @pytest.fixture(scope="module")

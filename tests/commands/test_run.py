@@ -29,7 +29,7 @@ from nmt_cli.report import drawing
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.translating.translator import Translator
-from tests.commands.conftest import FP32
+from tests.commands.conftest import FP32, undrawn
 from tests.conftest import RECIPE, write_pairs
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.imported_modules import ended
@@ -42,7 +42,11 @@ def finished(tmp_path_factory):
     write_experiment(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(drawing, "_drawing", lambda *_: drawing.Drawing("", b"drawn"))
+        patch.setattr(
+            drawing,
+            "_drawing",
+            undrawn,
+        )
         do()
     return folder
 
@@ -52,7 +56,7 @@ def folder(finished, tmp_path, monkeypatch):
     """The working directory, with the finished experiment in it."""
     shutil.copytree(finished, tmp_path / "work")
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr(drawing, "_drawing", lambda *_: drawing.Drawing("", b"drawn"))
+    monkeypatch.setattr(drawing, "_drawing", undrawn)
     logs.configure(quiet=False)
     return tmp_path / "work"
 

@@ -12,7 +12,14 @@ from nmt_cli.report.drawing import draw_charts, figure_of, style_of
 from nmt_cli.report.run_history import read_runs
 from tests.fake_runs import step_record, validation_record, write_run
 
-BY_NAME = {chart.name: chart for whole in all_charts([None]) for chart in (whole, *whole.split())}
+BY_NAME = {
+    chart.name: chart
+    for whole in all_charts([None])
+    for chart in (
+        whole,
+        *(whole._replace(title=title, curves={title: of}) for title, of in whole.curves.items()),
+    )
+}
 MEASURED = ["validation_loss", "validation_perplexity", "validation_bleu"]
 TRAINED = ["training_loss", "learning_rate", "speed"]
 
@@ -249,10 +256,10 @@ def test_thirty_runs_have_styles_of_their_own():
 
 def test_pictures_are_twice_800_wide_and_the_same_each_time(runs, monkeypatch):
     found = runs([step_record(1), validation_record(1, 3.0)])
-    first = [*draw_charts(found).values()]
+    first = draw_charts(found)
     monkeypatch.setitem(
         matplotlib.rcParams, "axes.facecolor", "black"
     )  # as a user's matplotlibrc may
-    assert [*draw_charts(found).values()] == first
+    assert draw_charts(found) == first
     for drawing in first:
         assert Image.open(io.BytesIO(drawing.png)).width == 1600

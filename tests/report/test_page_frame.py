@@ -7,7 +7,7 @@ from tests.browser import needs_chromium
 
 HOSTILE = "</div><script>hacked=1</script><img src=x onerror=hacked=1>\"'&amp;"
 ARABIC = "قرأ الولد الكتاب، ثم نام."
-COLUMNS = [frame.Column("Line"), frame.Column("Source", "en"), frame.Column("Target", 'a"b')]
+HEADINGS, LANGUAGES = ["Line", "Source", HOSTILE], [None, "", 'a"b']
 
 
 def a_page(*rows):
@@ -17,7 +17,7 @@ def a_page(*rows):
             frame.tiles([frame.Tile("BLEU", HOSTILE, HOSTILE), frame.Tile("chrF2", "", "unknown")]),
             frame.columns([frame.section(HOSTILE, frame.note(HOSTILE), frame.code(HOSTILE))] * 2),
             frame.table(["", HOSTILE], [["a figure", "x" * 300], [HOSTILE, "2"]]),
-            frame.section("Examples", frame.examples(COLUMNS, rows)),
+            frame.section("Examples", frame.examples(HEADINGS, LANGUAGES, rows)),
             frame.folded("more", frame.note("folded")),
         ],
         "of today",
@@ -25,7 +25,7 @@ def a_page(*rows):
 
 
 def test_a_long_text_is_cut_with_a_mark():
-    row = frame.examples(COLUMNS, [["1", "é" * 500, "ab" * 50_000]])
+    row = frame.examples(HEADINGS, LANGUAGES, [["1", "é" * 500, "ab" * 50_000]])
     assert "é" * 500 + "</div></td>" in row
     assert "ab" * 250 + "</div><i>… 99,500 more characters</i></td>" in row
     assert len(row) < 2000

@@ -4,7 +4,7 @@ import pytest
 
 from nmt_cli.report.drawing import draw_charts
 from nmt_cli.report.page import as_html
-from nmt_cli.report.run_history import RunDetails, TranslatedLine, TranslatedSet, read_runs
+from nmt_cli.report.run_history import RunDetails, TranslatedSet, read_runs
 from tests.browser import needs_chromium
 from tests.fake_runs import step_record, validation_record, write_run
 
@@ -17,6 +17,13 @@ BOX = """(() => {
 # Each row of the hint of a chart, with the colour of its mark.
 TIP = """[...document.querySelectorAll('.tip:not([hidden]) div')].map((row) =>
   [row.textContent, getComputedStyle(row.firstChild).borderLeftColor])"""
+
+
+# For each dot of the pointer, whether a mark that was drawn is there.
+IS_MARKED = """[...document.querySelectorAll('.chart circle')].map((dot) =>
+  [...dot.ownerSVGElement.querySelectorAll('use')].some((mark) =>
+    Math.abs(mark.x.baseVal.value - dot.cx.baseVal.value) < 0.2
+    && Math.abs(mark.y.baseVal.value - dot.cy.baseVal.value) < 0.2))"""
 
 
 @pytest.fixture
@@ -57,6 +64,7 @@ def test_the_pointer_shows_the_nearest_values_of_each_curve(show, width):
         "5.02 Training loss, step 400",  # the mean of the last five, 5.00 to 5.04
         "2 Validation loss, step 400",
     ]
+    assert browser.evaluate(IS_MARKED) == [False, True]  # so many steps have no marks
     browser.move_to(*browser.evaluate(BOX % (0, 0.0)))
     assert browser.evaluate(TIP)[0][0].endswith(" Training loss, step 1")
     assert browser.evaluate(TIP)[1][0] == "5 Validation loss, step 100"
@@ -88,11 +96,16 @@ def contrast(*colours):
     return (max(light) + 0.05) / (min(light) + 0.05)
 
 
-def test_hostile_text_is_only_text(show):
-    line = TranslatedLine(1, HOSTILE, HOSTILE, HOSTILE, 0.0)
-    tested = [TranslatedSet(HOSTILE, ("en", "de"), [line] * 30, "")] * 2
-    details = RunDetails(HOSTILE, HOSTILE, tested, [["", HOSTILE], [HOSTILE, "1"]])
+def test_hostile_text_is_only_text_and_the_worst_lines_are_found(show):
+    lines = [(HOSTILE, HOSTILE, HOSTILE, 29.0 - place) for place in range(30)]
+    sets = [TranslatedSet(HOSTILE, ("en", "de"), lines, "")] * 2
+    details = RunDetails(HOSTILE, HOSTILE, sets, [["", HOSTILE], [HOSTILE, "1"]])
     browser = show(RECORDS, RECORDS[:2], details=details)
     assert browser.evaluate("document.images.length") == 0
     assert browser.evaluate("document.querySelectorAll('.text div').length") == 2 * (10 + 10) * 3
     assert browser.evaluate("document.querySelector('.text div').textContent") == HOSTILE
+    numbers = browser.evaluate(
+        "[...document.querySelectorAll('td[data-heading=Line]')].map((cell) => cell.textContent)"
+    )
+    worst = [f"{number}" for number in range(30, 20, -1)]
+    assert numbers == 2 * [*map(str, range(1, 31, 3)), *worst]

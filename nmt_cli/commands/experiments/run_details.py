@@ -6,7 +6,6 @@ from pathlib import Path
 from nmt_cli.commands.checking.text_warnings import RULES, dropped_counts
 from nmt_cli.corpus.prepared import trained_on
 from nmt_cli.corpus.references import references_of
-from nmt_cli.corpus.text import cleaning
 from nmt_cli.files.atomic_files import read_manifest, sha256
 from nmt_cli.files.file_names import AVERAGE, RECIPE, SETS, STUDENT
 from nmt_cli.files.folders import is_model
@@ -19,7 +18,7 @@ from nmt_cli.messages.proposals import command
 from nmt_cli.metrics.bleu import chrf_scorer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
-from nmt_cli.report.run_history import RunDetails, TranslatedLine, TranslatedSet
+from nmt_cli.report.run_history import RunDetails, TranslatedSet
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.run_directory import last_session
 from nmt_cli.training.experiment import Experiment
@@ -71,8 +70,7 @@ def _translated_set(
         raise UserError(f"{path} has changed since; nmt-cli run translates it again.")
     references = references_of(experiment.recipe, targets).lines
     scores, signature = chrf_scorer().scores_of_each(hypotheses, [references])
-    rows = zip(source, hypotheses, references, scores, strict=True)
-    lines = [TranslatedLine(number, *row) for number, row in enumerate(rows, 1)]
+    lines = list(zip(source, hypotheses, references, scores, strict=True))
     languages = experiment.recipe.data.languages_of(test)
     return TranslatedSet(test.name or "the test text", languages, lines, signature)
 
@@ -90,16 +88,17 @@ def _dropped(experiment: Experiment) -> list[list[str]]:
     except DamagedError as error:
         logs.info(f"What cleaning dropped is not shown: {error}")
         return []
-    reports = manifest["train"]
-    dropped = [dropped_counts(report) for report in reports]
-    rules = [rule for rule in cleaning.RULES if any(each.get(rule) for each in dropped)]
+    counts = [
+        {"pairs read": report["pairs_read"], "pairs kept": report["pairs_kept"]}
+        | {f"dropped {_named(rule)}": count for rule, count in dropped_counts(report).items()}
+        for report in manifest["train"]
+    ]
+    names = dict.fromkeys(name for of_one in counts for name, count in of_one.items() if count)
     return [
         ["", *(str(next(iter(each.paths.values()))) for each in experiment.recipe.data.train)],
-        ["pairs read", *(f"{report['pairs_read']:,}" for report in reports)],
-        ["pairs kept", *(f"{report['pairs_kept']:,}" for report in reports)],
-        *(
-            [f"dropped {RULES.get(rule, (f'by {rule}', ''))[0]}"]
-            + [f"{each.get(rule, 0):,}" for each in dropped]
-            for rule in rules
-        ),
+        *([name, *(f"{of_one.get(name, 0):,}" for of_one in counts)] for name in names),
     ]
+
+
+def _named(rule: str) -> str:
+    return RULES.get(rule, (f"by {rule}", ""))[0]
