@@ -124,7 +124,7 @@ def _about(run: RunHistory, details: RunDetails) -> Iterator[str]:
         yield frame.section("Training text", frame.table(details.dropped[0], details.dropped[1:]))
     rows = [
         [
-            moment_text(session["at"]) if "at" in session else "",
+            moment_text(session["at"]) if "at" in session else "unknown",
             f"{session.get('from_step', 0):,}",
             f"{_machine(session)}, {session.get('cores', '?')} cores",
             session.get("machine", ""),

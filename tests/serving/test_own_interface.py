@@ -184,7 +184,8 @@ def test_the_page_loads_nothing_from_elsewhere(running_service):
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none';")
     links = re.findall(r'(?:src|href|action)="([^"]*)"', answer.text)
     (icon,) = [link for link in links if link.startswith("data:image/svg+xml,")]
-    assert set(links) == {icon, "docs", "page.css", "page.js", "v1/attention"}
+    assert set(links) == {icon, "openapi.json", "page.css", "page.js", "v1/attention"}
     for name in ("page.css", "page.js"):
         found = requests.get(f"{running_service.url}/{name}", timeout=30)
         assert (found.status_code, "://" in found.text) == (200, False)
+    assert requests.get(f"{running_service.url}/openapi.json", timeout=30).json()["paths"]
