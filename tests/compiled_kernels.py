@@ -124,7 +124,7 @@ def main() -> None:
             for norm in (Norm(rows(d_model), rows(d_model), 1e-5), None):  # post-norm, pre-norm
                 both = rows(64, d_model), rows(64, d_model)
                 add_dropout_norm(*both, drawn, norm).sum().backward()
-        linear_relu(rows(64, d_model), rows(d_ff, d_model), rows(d_ff)).sum().backward()
+        linear_relu(rows(64, d_model), rows(d_ff, d_model), rows(d_ff))[0].sum().backward()
         losses_in_place(rows(8, vocabulary_size).detach(), torch.zeros(8, dtype=torch.int64), 0.1)
         search(d_head, vocabulary_size)
 

@@ -91,7 +91,9 @@ def attend(layout, window, heads, first, keys_values=None):
     return F.pad(torch.cat(found), (0, 0, 0, len(first) - sides[0].num_tokens))
 
 
-def add_dropout_norm(rows, branch, drawn, norm):
+def add_dropout_norm(rows, branch, drawn, norm, branch_bias=None):
+    if branch_bias is not None:
+        branch = branch + (branch_bias - branch_bias.detach())
     wide = torch.promote_types(rows.dtype, branch.dtype)
     total = branch.float()
     if drawn.rate > 0:
@@ -107,7 +109,7 @@ def add_dropout_norm(rows, branch, drawn, norm):
 
 def linear_relu(rows, weight, bias):
     with torch.autocast(rows.device.type, enabled=False):
-        return F.relu(F.linear(rows, weight.to(rows.dtype), bias.to(rows.dtype)))
+        return F.relu(F.linear(rows, weight.to(rows.dtype), bias.to(rows.dtype))), rows
 
 
 def losses_in_place(logits, targets, smoothing):

@@ -5,6 +5,8 @@ sentence, H heads, D d_model, K d_k, V d_v.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from torch.nn import functional as F
 
 from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, repack, unpack
 from nmt_cli.model.attention_window import EVERYTHING, THE_PAST, Window, attend_in_blocks, distances
+from nmt_cli.model.branch import Branch, linear_and_rows
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
 from nmt_cli.model.dropout import KernelPlace
 from nmt_cli.model.skip_init import SkipInit
@@ -58,6 +61,7 @@ class MultiHeadAttention(nn.Module, ABC):
     """
 
     kernel: KernelPlace | None = None  # if gradients are computed by Triton
+    is_joined = False  # whether the residual sum behind it computes gradients with it
 
     def __init__(
         self,
@@ -84,6 +88,15 @@ class MultiHeadAttention(nn.Module, ABC):
         """The widths of the queries, keys and values, each of all heads."""
         keys, values = self.num_heads * self.d_k, self.num_heads * self.d_v
         return keys, keys, values
+
+    def branch(
+        self, rows: Tensor, projection: Projection, attend: Callable[[Tensor], Tensor]
+    ) -> Tensor | Branch:
+        """Return the output [T, D] of attention that ``attend`` computes of projected ``rows``."""
+        if not (self.is_joined and torch.is_grad_enabled()):
+            return self.output(attend(projection(rows)))
+        projected, rows = linear_and_rows(rows, projection.weight, projection.bias)
+        return Branch(self.output(attend(projected)), rows)
 
     def attend(self, layout: AttentionLayout, window: Window, *projected: Tensor) -> Tensor:
         """Return softmax(QK^T / sqrt(d_k)) V of every head as packed rows [T, H*V].
@@ -207,13 +220,13 @@ class SelfAttention(MultiHeadAttention):
     def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
         self.queries_keys_values = Projection(d_model, self.widths, bias=bias)
 
-    def forward(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor:
+    def forward(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor | Branch:
         """Return [T, D]: each row of ``rows`` [T, D] attends to its sentence.
 
         With ``causal``, it attends only to itself and the rows before it.
         """
-        projected = self.queries_keys_values(rows)  # T 2HK+HV
-        return self.output(self.attend(layout, self._reached(causal=causal), projected))
+        attend = partial(self.attend, layout, self._reached(causal=causal))
+        return self.branch(rows, self.queries_keys_values, attend)
 
     def weights(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> list[Tensor]:
         """Return the weights [H, T, T] of each sentence when ``rows`` [T, D] enter."""
@@ -237,10 +250,14 @@ class MemoryAttention(MultiHeadAttention):
         self.queries = Projection(d_model, self.widths[:1], bias=bias)
         self.keys_values = Projection(d_model, self.widths[1:], bias=bias)
 
-    def forward(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> Tensor:
+    def forward(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> Tensor | Branch:
         """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""
-        queries, keys_values = self.queries(rows), self.keys_values(memory)
-        return self.output(self.attend(layout, EVERYTHING, queries, keys_values))
+        keys_values = self.keys_values(memory)
+        return self.branch(
+            rows,
+            self.queries,
+            lambda queries: self.attend(layout, EVERYTHING, queries, keys_values),
+        )
 
     def weights(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> list[Tensor]:
         """Return the weights [H, T, S] of each sentence when ``rows`` attend to ``memory``."""

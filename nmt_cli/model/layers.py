@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
+from nmt_cli.model.branch import Branch, as_in_products
 from nmt_cli.model.dropout import Dropout, KernelPlace
 from nmt_cli.model.recurrence import RecurrentUnit
 from nmt_cli.recipe.model_values import ModelShape, StackShape
@@ -21,6 +22,7 @@ class FeedForward(nn.Module):
     """max(0, x W_1 + b_1) W_2 + b_2, or another activation in place of the maximum."""
 
     is_by_kernel = False  # whether gradients of the maximum are computed by Triton
+    is_joined = False  # whether the residual sum behind it computes gradients with it
 
     def __init__(
         self, d_model: int, d_ff: int, dropout: float, activation: str, *, bias: bool
@@ -35,16 +37,24 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
         self.activation = activation
 
-    def forward(self, rows: Tensor) -> Tensor:
+    def forward(self, rows: Tensor) -> Tensor | Branch:
         """Return the network's output [T, D]; each row is computed alone."""
-        return self.outer(self.dropout(self.activated(rows)))
+        if not (self.is_joined and self.is_by_kernel and torch.is_grad_enabled()):
+            return self.outer(self.dropout(self.activated(rows)))
+        activated, rows = self._activated_and_rows(rows)
+        bias = self.outer.bias
+        output = F.linear(self.dropout(activated), self.outer.weight, bias.detach())
+        return Branch(output, rows, bias)
+
+    def _activated_and_rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        from nmt_cli.model.triton_kernels.relu import linear_relu
+
+        return linear_relu(as_in_products(rows), self.inner.weight, self.inner.bias)
 
     def activated(self, rows: Tensor) -> Tensor:
         """Return the activation [T, F] of the inner layer."""
         if self.is_by_kernel and torch.is_grad_enabled():
-            from nmt_cli.model.triton_kernels.relu import linear_relu
-
-            return linear_relu(_as_in_products(rows), self.inner.weight, self.inner.bias)
+            return self._activated_and_rows(rows)[0]
         inner = self.inner(rows)
         if self.activation == "relu":
             # In bf16, in place is slower on a CPU.
@@ -53,12 +63,6 @@ class FeedForward(nn.Module):
         if self.activation == "swish":
             return F.silu(inner)
         return F.gelu(inner, approximate="tanh" if self.activation == "gelu_tanh" else "none")
-
-
-def _as_in_products(rows: Tensor) -> Tensor:
-    """Return ``rows`` in the type in which they are multiplied."""
-    kind = rows.device.type
-    return rows.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else rows
 
 
 class Residual(nn.Module):
@@ -72,21 +76,24 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
-    def forward(self, rows: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, rows: Tensor, sublayer: Callable[[Tensor], Tensor | Branch]) -> Tensor:
         """Return ``rows`` [T, D] after ``sublayer``."""
-        return self.close(rows, sublayer(self.norm(rows) if self.pre_norm else rows))
+        found = sublayer(self.norm(rows) if self.pre_norm else rows)
+        if isinstance(found, Branch):
+            return self.close(found.rows, found.output, found.bias)
+        return self.close(rows, found)
 
-    def close(self, rows: Tensor, branch: Tensor) -> Tensor:
+    def close(self, rows: Tensor, branch: Tensor, bias: Tensor | None = None) -> Tensor:
         """Return the residual sum of ``rows`` [T, D] and the sub-layer's output ``branch`` [T, D].
 
-        Post-norm normalizes the sum.
+        Post-norm normalizes the sum. ``bias`` is that of a ``Branch``.
         """
         if self.kernel is not None and torch.is_grad_enabled():
             from nmt_cli.model.triton_kernels.residual import Norm, add_dropout_norm
 
             drawn = self.kernel.drawn(self.dropout.rate if self.training else 0.0)
             norm = Norm(self.norm.weight, self.norm.bias, self.norm.eps)
-            return add_dropout_norm(rows, branch, drawn, None if self.pre_norm else norm)
+            return add_dropout_norm(rows, branch, drawn, None if self.pre_norm else norm, bias)
         total: Tensor = self.dropout.add(rows, branch)
         if self.pre_norm:
             return total
@@ -187,7 +194,7 @@ class DecoderLayer(nn.Module):
             lambda rows: self.memory_attention(rows, memory, to_memory),
         )
 
-    def _see_past(self, rows: Tensor, within: AttentionLayout) -> Tensor:
+    def _see_past(self, rows: Tensor, within: AttentionLayout) -> Tensor | Branch:
         if self.is_recurrent:
             return self.recurrence(rows, within.query_sentences)
         return self.self_attention(rows, within, causal=True)
@@ -195,8 +202,8 @@ class DecoderLayer(nn.Module):
     def compose(
         self,
         target: Tensor,
-        see_past: Callable[[Tensor], Tensor],
-        attend_to_memory: Callable[[Tensor], Tensor],
+        see_past: Callable[[Tensor], Tensor | Branch],
+        attend_to_memory: Callable[[Tensor], Tensor | Branch],
     ) -> Tensor:
         """Return the rows after this layer; the two functions use packed rows or a cache."""
         residual = self.recurrence_residual if self.is_recurrent else self.self_attention_residual

@@ -52,6 +52,15 @@ def _suits(module: nn.Module, model: Transformer) -> bool:
     return is_plain and model.rounding is None  # rounding changes the product
 
 
+def _joins(model: Transformer) -> bool:
+    """Return whether residual sums by a kernel compute gradients with their sub-layers.
+
+    With pre-norm, the rows of the sum are not those that enter the sub-layer.
+    """
+    is_post_norm = model.config.norm == "post" and model.config.d_model <= LARGEST_ROW
+    return is_post_norm and model.rounding is None  # rounding changes the products
+
+
 def use_kernels(model: Transformer, *, used: bool) -> None:
     """Let the kernels compute the gradients of ``model`` where they suit, or torch, from now on.
 
@@ -60,6 +69,8 @@ def use_kernels(model: Transformer, *, used: bool) -> None:
     seed = model.kernel_seed or KernelSeed()
     numbers = itertools.count()
     for module in model.modules():
+        if isinstance(module, FeedForward | MultiHeadAttention):
+            module.is_joined = used and _joins(model)
         if isinstance(module, FeedForward):
             module.is_by_kernel = used and _suits(module, model)
         elif isinstance(module, MultiHeadAttention | Residual):

@@ -29,6 +29,7 @@ def test_a_row_depends_on_as_many_rows_as_the_formula_counts(kind):
     layer = DecoderLayer(ModelConfig(num_layers=1, **SHAPE, **kind.options)).eval()
     rows, sentence = torch.randn(9, 16, requires_grad=True), pack(torch.zeros(9).long(), [9])
     found = layer._see_past(rows, AttentionLayout(sentence, sentence))
+    assert isinstance(found, torch.Tensor)
     (gradient,) = torch.autograd.grad(found[-1].square().sum(), rows)
     assert (gradient.abs().sum(1) > 0).sum() == (kind.reached(9) or 9)
 

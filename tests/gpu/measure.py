@@ -210,7 +210,8 @@ def _work_of_kernels(shape: Shape) -> Iterator[tuple[str, Callable[[], object], 
     added = both_ways(lambda a, b: add_dropout_norm(a, b, drawn, norm), *both)
     yield "residual", added, 2 * tokens * width * (3 + 5)
     inner = rows(tokens, width), rows(shape.d_ff, width), rows(shape.d_ff)
-    yield "relu, with its products", both_ways(linear_relu, *inner), 2 * tokens * shape.d_ff * 3
+    activated = both_ways(lambda *given: linear_relu(*given)[0], *inner)
+    yield "relu, with its products", activated, 2 * tokens * shape.d_ff * 3
     logits, targets = (
         rows(4096, shape.vocabulary_size).detach(),
         torch.zeros(4096).long().to(DEVICE),

@@ -71,7 +71,7 @@ def test_a_micro_batch_of_base_is_one_launch(rehearse):
     assert 500 < len(in_graph) <= 600
 
 
-def test_a_graph_of_base_by_our_kernels_has_a_third_fewer_than_were_launched(rehearse):
+def test_a_graph_of_base_by_our_kernels_has_two_fifths_fewer_than_were_launched(rehearse):
     """A micro-batch of base was 724 launches before there were graphs and kernels of ours."""
     report = rehearse("compute base", by_triton=True)
     first, again = report.between("micro-batch begins", "micro-batch ends")
@@ -85,13 +85,13 @@ def test_a_graph_of_base_by_our_kernels_has_a_third_fewer_than_were_launched(reh
         for (where, what), number in Counter((e.where, e.what) for e in events).most_common():
             sys.stdout.write(f"{part:8}  {number:3}  {what:28}  {where}\n")
     found = {part: len(events) for part, events in parts.items()}
-    encoder, decoder = Counter(forward=7, backward=18), Counter(forward=12, backward=29)
+    encoder, decoder = Counter(forward=7, backward=15), Counter(forward=12, backward=25)
     assert found == {
         "forward": 6 * (encoder["forward"] + decoder["forward"]) + 11,
         "loss": 27,
         "backward": 6 * (encoder["backward"] + decoder["backward"]) + 23,
     }
-    assert len(in_graph) < 724 * 2 // 3
+    assert len(in_graph) < 724 * 3 // 5
 
 
 def test_recurrent_units_do_not_let_the_cpu_wait(rehearse):

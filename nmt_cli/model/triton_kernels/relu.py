@@ -10,14 +10,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from nmt_cli.model.branch import added_product
 from nmt_cli.model.triton_kernels.sums import summed
 
 ROWS, COLUMNS = 64, 64  # of a tile
 PROGRAMS = 64  # that share the rows; fixed, so that sums do not depend on the GPU
 
 
-def linear_relu(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return max(0, rows weight^T + bias) [T, F] in the type of ``rows``."""
+def linear_relu(rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Return max(0, rows weight^T + bias) [T, F] in the type of ``rows``, and ``rows``.
+
+    The product adds its gradient to the one that comes back to the second output, in its memory.
+    """
     return _LinearReLU.apply(rows, weight.to(rows.dtype), bias.to(rows.dtype))
 
 
@@ -29,24 +33,27 @@ class _LinearReLU(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         result = torch._addmm_activation(bias, rows, weight.T)
         ctx.save_for_backward(rows, weight, result)
-        return result
+        return result, rows.view_as(rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, Tensor, Tensor]:
         rows, weight, result = ctx.saved_tensors
+        of_result, of_rows = gradients
         num_rows, width = result.shape
         inner = torch.empty_like(result)
         programs = min(PROGRAMS, triton.cdiv(num_rows, ROWS))
         sums = result.new_empty(1, programs, width, dtype=torch.float32)
         _backward[programs, triton.cdiv(width, COLUMNS)](
-            *(gradients[0].contiguous(), result, inner, sums, num_rows, width),
+            *(of_result.contiguous(), result, inner, sums, num_rows, width),
             ROWS=ROWS,
             COLUMNS=COLUMNS,
         )
-        return inner @ weight, inner.T @ rows, summed(sums, result.dtype)[0]
+        of_bias = summed(sums, result.dtype)[0]
+        return added_product(of_rows, inner, weight), inner.T @ rows, of_bias
 
 
 @triton.jit(do_not_specialize=["num_rows"])

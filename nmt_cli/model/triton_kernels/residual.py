@@ -27,16 +27,21 @@ class Norm(NamedTuple):
 
 
 def add_dropout_norm(
-    rows: Tensor, branch: Tensor, drawn: KernelDropout, norm: Norm | None
+    rows: Tensor,
+    branch: Tensor,
+    drawn: KernelDropout,
+    norm: Norm | None,
+    branch_bias: Tensor | None = None,
 ) -> Tensor:
     """Return ``rows`` plus ``branch`` with dropout [T, D], normalized if there is a ``norm``.
 
     All is computed in fp32. The result has the type of ``branch`` if it is normalized, else that of
-    the sum. D must be a multiple of 4.
+    the sum. D must be a multiple of 4. Beside a norm, ``branch_bias`` [D] is a part of ``branch``
+    that gets its gradient here, as the sum over rows.
     """
     weight, bias, epsilon = norm or (None, None, 0.0)
     rows, branch = rows.contiguous(), branch.contiguous()
-    return _AddDropoutNorm.apply(rows, branch, weight, bias, epsilon, drawn)
+    return _AddDropoutNorm.apply(rows, branch, weight, bias, branch_bias, epsilon, drawn)
 
 
 class _AddDropoutNorm(torch.autograd.Function):
@@ -47,6 +52,7 @@ class _AddDropoutNorm(torch.autograd.Function):
         branch: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
+        _: Tensor | None,
         epsilon: float,
         drawn: KernelDropout,
     ) -> Tensor:
@@ -67,16 +73,17 @@ class _AddDropoutNorm(torch.autograd.Function):
         of_rows, of_branch = torch.empty_like(rows), torch.empty_like(branch)
         sizes = _sizes(rows, ctx.drawn, has_norm=weight is not None)
         programs = min(PROGRAMS, triton.cdiv(len(rows), sizes["ROWS"]))
-        sums = rows.new_empty(2, programs, rows.shape[1], dtype=torch.float32)
+        sums = rows.new_empty(3, programs, rows.shape[1], dtype=torch.float32)
         _backward[programs,](
             *(gradients[0].contiguous(), rows, branch, weight, moments, of_rows, of_branch, sums),
             *(len(rows), *ctx.drawn),
             **sizes,
         )
         if weight is None:
-            return of_rows, of_branch, None, None, None, None
-        of_weight, of_bias = summed(sums, weight.dtype)
-        return of_rows, of_branch, of_weight, of_bias, None, None
+            return of_rows, of_branch, None, None, None, None, None
+        of_vectors = summed(sums, weight.dtype)
+        others = of_vectors if ctx.needs_input_grad[4] else (*of_vectors[:2], None)
+        return of_rows, of_branch, *others, None, None
 
 
 def _sizes(rows: Tensor, drawn: KernelDropout, *, has_norm: bool) -> dict[str, Any]:
@@ -149,13 +156,15 @@ def _backward(
     """Write the gradients of rows and branch, and this program's sums of those of the norm.
 
     With n = (x - mean) / deviation and g = dy * weight, dx = (g - mean(g) - n mean(g n)) /
-    deviation. The sums over rows are sum(dy n) for the weight and sum(dy) for the bias.
+    deviation. The sums over rows are sum(dy n) for the weight, sum(dy) for the bias, and that of
+    the gradient of the branch for its bias.
     """
     column = tl.arange(0, TILE)
     if HAS_NORM:
         scale = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)
         of_weight = tl.zeros([TILE], tl.float32)
         of_bias = tl.zeros([TILE], tl.float32)
+        of_branch_bias = tl.zeros([TILE], tl.float32)
     for first in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
         row = first + tl.arange(0, ROWS)
         gradient, _, _ = _load(of_result, row, num_rows, WIDTH, TILE)
@@ -175,8 +184,12 @@ def _backward(
         tl.store(of_rows + place, gradient.to(of_rows.dtype.element_ty), mask=is_there)
         if HAS_DROPOUT:
             gradient = tl.where(kept, gradient / (1.0 - rate), 0.0)
+        if HAS_NORM:
+            of_branch_bias += tl.sum(gradient, 0)
         tl.store(of_branch + place, gradient.to(of_branch.dtype.element_ty), mask=is_there)
     if HAS_NORM:
         place = sums + tl.program_id(0) * WIDTH + column
         tl.store(place, of_weight, mask=column < WIDTH)
-        tl.store(place + tl.num_programs(0) * WIDTH, of_bias, mask=column < WIDTH)
+        next_sum = tl.num_programs(0) * WIDTH
+        tl.store(place + next_sum, of_bias, mask=column < WIDTH)
+        tl.store(place + 2 * next_sum, of_branch_bias, mask=column < WIDTH)

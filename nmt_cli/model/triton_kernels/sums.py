@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS, COLUMNS = 32, 64  # of a tile
+ROWS, COLUMNS = 128, 64  # of a tile
 
 
 def summed(parts: Tensor, dtype: torch.dtype) -> Tensor:

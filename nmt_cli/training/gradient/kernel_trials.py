@@ -217,20 +217,24 @@ def _trial_of_residual(
 ) -> Iterator[KernelError]:
     rate, norm = module.dropout.rate if module.training else 0.0, module.norm
     parameters = {} if module.pre_norm else {"weight": norm.weight, "bias": norm.bias}
+    inputs = {"rows": rows, "branch": branch}
+    if not module.pre_norm:
+        inputs["the branch's bias"] = torch.ones_like(branch[0])
     dropout: Tensor | float = 1.0
     if rate > 0.0:
         kept = _kept_of_residual(module, rows, branch)
         yield _error_of_draws(name, kept, rate)
         dropout = kept / (1 - rate)
 
-    def exact(rows: Tensor, branch: Tensor, *of_norm: Tensor) -> Tensor:
-        total = rows + branch * dropout
-        if not of_norm:
-            return total
-        weight, bias = of_norm
+    def exact(rows: Tensor, branch: Tensor, *others: Tensor) -> Tensor:
+        if not others:
+            return rows + branch * dropout
+        of_branch, weight, bias = others
+        total = rows + _with_bias(branch, of_branch) * dropout
         return F.layer_norm(total, norm.normalized_shape, weight, bias, norm.eps)
 
-    def by_torch(rows: Tensor, branch: Tensor) -> Tensor:
+    def by_torch(rows: Tensor, branch: Tensor, *of_branch: Tensor) -> Tensor:
+        branch = _with_bias(branch, *of_branch)
         dropped = branch * dropout.to(branch) if isinstance(dropout, Tensor) else branch
         with _kernel_off(module):
             module.dropout.eval()
@@ -239,8 +243,12 @@ def _trial_of_residual(
             finally:
                 module.dropout.train(module.training)
 
-    inputs = {"rows": rows, "branch": branch}
     yield from _errors(_Tried(name, inputs, parameters, exact, by_torch, module.close))
+
+
+def _with_bias(branch: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``branch``, which has a bias as a part that gets a gradient."""
+    return branch if bias is None else branch + (bias - bias.detach())
 
 
 def _kept_of_residual(module: Residual, rows: Tensor, branch: Tensor) -> Tensor:

@@ -31,14 +31,15 @@ def kept_of(shape, dropout):
 def test_rows_and_gradients_are_those_of_the_formula(shape, has_norm, rate, dtype):
     torch.manual_seed(2)
     numbers = [torch.randn(shape), torch.randn(shape)]
-    numbers += [torch.randn(shape[1]), torch.randn(shape[1])] if has_norm else []
+    numbers += [torch.randn(shape[1]) for _ in range(3)] if has_norm else []
     tensors = [each.to(DEVICE, dtype).requires_grad_() for each in numbers]
-    rows, branch, *of_norm = tensors
-    norm = Norm(of_norm[0], of_norm[1], 1e-5) if has_norm else None
-    found = add_dropout_norm(rows, branch, drawn(rate), norm)
+    rows, branch, *others = tensors
+    norm = Norm(others[0], others[1], 1e-5) if has_norm else None
+    found = add_dropout_norm(rows, branch, drawn(rate), norm, *others[2:])
     wide = [each.detach().double().requires_grad_() for each in tensors]
     kept = kept_of(shape, drawn(rate))
-    total = wide[0] + wide[1] * kept / (1 - rate)
+    of_branch = wide[4] - wide[4].detach() if has_norm else 0.0
+    total = wide[0] + (wide[1] + of_branch) * kept / (1 - rate)
     exact = F.layer_norm(total, shape[1:], wide[2], wide[3], 1e-5) if has_norm else total
     direction = torch.randn(shape).to(DEVICE, dtype)
     gradients = torch.autograd.grad(found, tensors, direction)

@@ -137,17 +137,18 @@ def test_wrong_attention_is_refused(wrong, monkeypatch):
 
 
 def of_norm(weight, bias):
-    def add_dropout_norm(rows, branch, drawn, norm):
+    def add_dropout_norm(rows, branch, drawn, norm, *of_branch):
         if norm is not None:
             norm = right.Norm(scaled(norm.weight, weight), scaled(norm.bias, bias), norm.epsilon)
-        return right.add_dropout_norm(rows, branch, drawn, norm)
+        return right.add_dropout_norm(rows, branch, drawn, norm, *of_branch)
 
     return add_dropout_norm
 
 
-def of_rows(rows, branch):
-    def add_dropout_norm(x, y, drawn, norm):
-        return right.add_dropout_norm(scaled(x, rows), scaled(y, branch), drawn, norm)
+def of_rows(rows, branch, bias=1.0):
+    def add_dropout_norm(x, y, drawn, norm, of_branch=None):
+        of_branch = None if of_branch is None else scaled(of_branch, bias)
+        return right.add_dropout_norm(scaled(x, rows), scaled(y, branch), drawn, norm, of_branch)
 
     return add_dropout_norm
 
@@ -158,25 +159,25 @@ def first_rows(tensor):
     return scaled(tensor, is_first) - tensor.detach()
 
 
-def sums_of_some_rows(rows, branch, drawn, norm):
+def sums_of_some_rows(rows, branch, drawn, norm, *of_branch):
     """The sums of the norm's gradients leave out rows that programs do not hold at once."""
     if norm is None:
         return right.add_dropout_norm(rows, branch, drawn, norm)
     plain = right.Norm(norm.weight.detach(), norm.bias.detach(), norm.epsilon)
-    found = right.add_dropout_norm(rows, branch, drawn, plain)
+    found = right.add_dropout_norm(rows, branch, drawn, plain, *of_branch)
     return found + first_rows(right.add_dropout_norm(rows.detach(), branch.detach(), drawn, norm))
 
 
-def dropped_in_front_only(rows, branch, drawn, norm):
+def dropped_in_front_only(rows, branch, drawn, *others):
     """The backward pass forgets the dropout of the branch."""
-    found = right.add_dropout_norm(rows, branch, drawn, norm)
-    plain = right.add_dropout_norm(rows, branch, drawn._replace(rate=0.0), norm)
+    found = right.add_dropout_norm(rows, branch, drawn, *others)
+    plain = right.add_dropout_norm(rows, branch, drawn._replace(rate=0.0), *others)
     return plain + (found - plain).detach()
 
 
-def without_epsilon(rows, branch, drawn, norm):
+def without_epsilon(rows, branch, drawn, *others):
     total = rows.float() + branch.float()
-    return right.add_dropout_norm(total * 0.5, branch * 0.0, drawn, norm)
+    return right.add_dropout_norm(total * 0.5, branch * 0.0, drawn, *others)
 
 
 RESIDUALS = {
@@ -184,6 +185,7 @@ RESIDUALS = {
     "bias": (of_norm(1.0, 2.0), "the gradient of .*_residual.bias "),
     "rows": (of_rows(0.98, 1.0), "the gradient of rows of "),
     "branch": (of_rows(1.0, 0.9), "the gradient of branch of "),
+    "its bias": (of_rows(1.0, 1.0, 1.03), "the gradient of the branch's bias of "),
     "many rows": (sums_of_some_rows, "the gradient of .*_residual.(weight|bias) "),
     "dropout": (dropped_in_front_only, "the gradient of "),
     "half a sum": (without_epsilon, ".*"),
@@ -199,14 +201,15 @@ def test_a_wrong_residual_sum_is_refused(wrong, monkeypatch):
 
 
 def bias_of_some_rows(rows, weight, bias):
-    found = right.linear_relu(rows, weight, bias.detach())
-    return found + first_rows(right.linear_relu(rows.detach(), weight.detach(), bias))
+    found, rows = right.linear_relu(rows, weight, bias.detach())
+    others, _ = right.linear_relu(rows.detach(), weight.detach(), bias)
+    return found + first_rows(others), rows
 
 
 def passing_everything(rows, weight, bias):
     """The gradient passes where the result is 0, too."""
     inner = F.linear(rows, weight.to(rows.dtype), bias.to(rows.dtype))
-    return inner + (F.relu(inner) - inner).detach()
+    return inner + (F.relu(inner) - inner).detach(), rows
 
 
 ACTIVATION = {
