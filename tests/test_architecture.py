@@ -42,7 +42,7 @@ DOORS = {
     "pydantic_core": {"recipe"},
     "sentencepiece": {"corpus", "interchange"},
     "ctranslate2": {"interchange"},
-    "sentencex": {"translating"},
+    "sentencex": {"corpus"},
     "markdown_it": {"documents"},
     "nltk": {"parsing"},
     "rapidfuzz": {"translating"},

@@ -24,7 +24,13 @@ OF_OTHER_COMMANDS = {
     *(f"nmt_cli.saved.{name}" for name in ("run_directory", "training_state", "metrics_log")),
     *("html.parser", "xml.parsers.expat", "markdown_it", "rapidfuzz", "py3langid"),
     *("starlette", "uvicorn", "prometheus_client"),
-    *("multiprocessing", "subprocess", "nmt_cli.translating.workers", "nmt_cli.parsing"),
+    *(
+        "sentencex",
+        "multiprocessing",
+        "subprocess",
+        "nmt_cli.translating.workers",
+        "nmt_cli.parsing",
+    ),
     *(f"nmt_cli.command_line.{name}" for name in ("training", "serving", "scoring")),
 }
 # Packages that every translation needs import some of these; nmt-cli itself must not.

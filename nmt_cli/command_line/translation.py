@@ -80,7 +80,7 @@ from nmt_cli.recipe.translation_options import (
     "--split-sentences/--no-split-sentences",
     default=None,
     help="Translate each sentence of a line by itself, and keep the white space between them.  "
-    "[default: only in documents]",
+    "[default: in documents, and in lines of several if the model was trained on single sentences]",
 )
 @options.pair_languages
 @options.translation_option(

@@ -144,7 +144,9 @@ def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
 def _translated(member: EnsembleMember, tokenizer: Tokenizer, source: str) -> showing.Target:
     """Return the model's translation of ``source``."""
     model = member.settings, tokenizer, member.model
-    translator = Translator(*model, precision="fp32", too_long="error", translate_everything=True)
+    translator = Translator(
+        *model, precision="fp32", too_long="error", translate_everything=True, split_sentences=False
+    )
     (translation,) = translator.translate([source])
     if translation.error is not None:
         raise UserError(f"the source could not be translated: {translation.error}.")

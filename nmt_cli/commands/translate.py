@@ -64,8 +64,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     """
     form = chosen_format(input_format, input_path, output_path, keywords.get("markup"))
     _refuse_on_terminal(form, output_path)
-    if keywords.get("split_sentences") is None:  # a line is a sentence; a paragraph holds several
-        keywords["split_sentences"] = form in ENDINGS
+    if keywords.get("split_sentences") is None and form in ENDINGS:
+        keywords["split_sentences"] = True  # a paragraph holds several
     options = formats.options_for(form, output_format, TranslatorOptions(**keywords))
     input_path = None if input_path == STANDARD_INPUT else input_path
     opened_texts.refuse_to_replace(
@@ -197,7 +197,9 @@ def _with_languages(
     from nmt_cli.translating.encoding.language_tags import for_pair, why_a_tag_is_needed
 
     found, settings = use_model(path, lambda model: (model.path, model.settings))
-    may_split = options.split_sentences or form == "jsonl"  # a line may ask for it
+    is_split = options.split_sentences
+    is_split = settings.is_of_single_sentences if is_split is None else is_split
+    may_split = is_split or form == "jsonl"  # a line may ask for it
     if options.source_language is not None and not (settings.pairs or may_split):
         raise WrongUsageError(
             "--source-language has an effect only with --split-sentences, because this model names "

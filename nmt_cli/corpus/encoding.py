@@ -18,6 +18,7 @@ from nmt_cli.corpus.text.first_pass import Cleaner, CorpusChunk, FittingPairs
 from nmt_cli.corpus.text.links import links_within
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.text.parallel_text import Texts
+from nmt_cli.corpus.text.sentences import has_several
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.piece_words import WordFinder
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_ids
@@ -25,6 +26,7 @@ from nmt_cli.messages import logs
 from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
+SAMPLED = 10  # the sentences of every tenth pair are counted
 PAIRS_WORTH_A_WORKER = 20_000  # encoding them takes about as long as starting a process
 
 
@@ -52,6 +54,7 @@ class EncodedPairs(NamedTuple):
     source: EncodedSide
     target: EncodedSide
     links: EncodedLinks | None  # None if no corpus has alignments
+    are_single: Sequence[bool]  # whether the source is one sentence, of some of the pairs
 
 
 class TokenCounts(NamedTuple):
@@ -97,7 +100,15 @@ class Encoder(NamedTuple):
             text = text_settings(self.recipe.tokenizer, self.recipe.data)
             finders = [WordFinder(tokenizer, text, side) for side in SIDES]
         tags = self._ids_of_tags(corpora)
-        work = partial(encode_chunk, tokenizer=tokenizer, limits=limits, tags=tags, finders=finders)
+        languages = [self.recipe.data.languages_of(report.files)[0] for report in corpora.reports]
+        work = partial(
+            encode_chunk,
+            tokenizer=tokenizer,
+            limits=limits,
+            tags=tags,
+            languages=languages,
+            finders=finders,
+        )
         workers = self.pool.useful_workers(corpora.num_text_pairs, PAIRS_WORTH_A_WORKER)
         num_read = sum(report.pairs_read for report in corpora.reports)
         unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
@@ -115,6 +126,7 @@ class Encoder(NamedTuple):
             for chunk, encoded in self.pool.in_order(corpora.chunks(), work, workers, "encoding"):
                 report = corpora.reports[chunk.corpus]
                 report.count(encoded.broken, chunk.lines)
+                report.are_single.update(encoded.are_single)
                 for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
                     writers[side].append(written.tokens, written.lengths)
                     unknown[side] += written.num_unknown
@@ -151,11 +163,13 @@ def encode_chunk(
     tokenizer: Tokenizer,
     limits: PairLimits,
     tags: Sequence[list[int]],
+    languages: Sequence[str],
     finders: Sequence[WordFinder] | None,
 ) -> EncodedPairs:
     """Return the pairs as token ids, without those that break a rule.
 
-    The source of each pair begins with the pieces ``tags[chunk.corpus]``. ``finders`` find the
+    The source of each pair begins with the pieces ``tags[chunk.corpus]``, and is in the language
+    ``languages[chunk.corpus]``. ``finders`` find the
     words of both sides if a corpus has alignments.
     """
     broken, pairs = chunk.text_pairs()
@@ -171,7 +185,10 @@ def encode_chunk(
     links = None
     if finders is not None:
         links = _encoded_links(pairs, kept, sides, finders, has_tag=bool(tag))
-    return EncodedPairs(broken, sides[0], sides[1], links)
+    sampled = kept[(chunk.first_index + np.flatnonzero(broken == KEPT)) % SAMPLED == 0]
+    language = languages[chunk.corpus]
+    are_single = [not has_several(pairs.sources[place], language) for place in sampled]
+    return EncodedPairs(broken, sides[0], sides[1], links, are_single)
 
 
 def fitting_pairs(

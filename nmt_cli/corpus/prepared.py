@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.text.sentences import share_of_single
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.files import file_names
@@ -83,6 +84,8 @@ class PreparedCorpus(NamedTuple):
     # Those that sources of a training by the recipe have; with those of the model that it begins
     # from. None: unknown.
     characters: frozenset[str] | None = None
+    # The share of its sources that are one sentence; with those of that model, the lesser one.
+    single_sentences: float | None = None
 
     @property
     def longest(self) -> int:
@@ -264,6 +267,7 @@ def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> Prepared
         manifest,
         links,
         _characters_of_sources(manifest, recipe),
+        share_of_single(manifest["train"], recipe.data.weights(corpus_sizes)),
     )
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # they take time to import, and most models need none for tra
 LARGEST_CONFIG = 1_000_000  # bytes
 DEEP = 6  # layers
 FEWEST_EXPORTED_POSITIONS = 2_048  # rows of a table of sinusoids
+# Share of a training text from which on a model is one of single sentences.
+MANY_SINGLE = 0.98
 UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
 
 
@@ -72,6 +74,13 @@ class ModelSettings(NamedTuple):
     characters: frozenset[str] | None = None
     # The different pairs of the training text; none if they are not known.
     pairs: tuple[LanguagePair, ...] = ()
+    # The share of its training text whose sources are one sentence; None if it is not known.
+    single_sentences: float | None = None
+
+    @property
+    def is_of_single_sentences(self) -> bool:
+        """Whether a line of several sentences is unlike what the model was trained on."""
+        return self.single_sentences is not None and self.single_sentences >= MANY_SINGLE
 
     @property
     def format_version(self) -> int:
@@ -122,6 +131,12 @@ def common_characters(*models: ModelSettings) -> frozenset[str] | None:
     return frozenset.intersection(*known) if known else None
 
 
+def least_share(*shares: float | None) -> float | None:
+    """Return the least of ``shares``; None if one is not known."""
+    known = [share for share in shares if share is not None]
+    return min(known) if len(known) == len(shares) else None
+
+
 def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
     """Return the text settings of these sections of a recipe, whose text was prepared."""
     return TextSettings(
@@ -138,10 +153,12 @@ def settings_of(
     vocabulary_size: int,
     labels: Labels | None = None,
     characters: frozenset[str] | None = None,
+    single_sentences: float | None = None,
 ) -> ModelSettings:
     """Return the settings of a model trained by ``recipe``.
 
-    ``labels`` are those of its treebanks, if it has any, and ``characters`` those of its sources.
+    ``labels`` are those of its treebanks, if it has any, ``characters`` those of its sources, and
+    ``single_sentences`` is the share of these that are one sentence.
     """
     treebank = recipe.data.treebank
     return ModelSettings(
@@ -154,6 +171,7 @@ def settings_of(
         guided_head(recipe),
         characters,
         _pairs_of(recipe.data),
+        single_sentences,
     )
 
 
@@ -218,6 +236,8 @@ def as_json(settings: ModelSettings) -> str:
         content["characters"] = "".join(sorted(settings.characters))
     if settings.pairs:
         content["pairs"] = [pair._asdict() for pair in settings.pairs]
+    if settings.single_sentences is not None:
+        content["single_sentences"] = settings.single_sentences
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -285,7 +305,14 @@ def read_config(path: Path) -> ModelSettings:
         _head_from_json(content["alignment"], model) if "alignment" in content else None,
         _characters_from_json(content["characters"]) if "characters" in content else None,
         tuple(map(_pair_from_json, content.get("pairs", ()))),
+        _share_from_json(content["single_sentences"]) if "single_sentences" in content else None,
     )
+
+
+def _share_from_json(content: Any) -> float:
+    if type(content) not in {int, float} or not 0 <= content <= 1:
+        raise ValueError("its share of single sentences is not a number from 0 to 1")
+    return float(content)
 
 
 def _pair_from_json(content: Mapping[str, Any]) -> LanguagePair:

@@ -139,7 +139,8 @@ def save_checkpoint(
     weights = trained if average is None else average
     with directory_appearing_whole(directory, replace=True) as partial:
         tokenizer = corpus.tokenizer
-        settings = settings_of(recipe, tokenizer.size, corpus.labels, corpus.characters)
+        learnt = corpus.labels, corpus.characters, corpus.single_sentences
+        settings = settings_of(recipe, tokenizer.size, *learnt)
         arrays = {name: weight.cpu().numpy() for name, weight in weights.items()}
         save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, arrays)
         with (partial.path / TRAINING_STATE).open("wb") as stream:

@@ -32,8 +32,9 @@ async def translate(service: Service, http: Request) -> Response:
     """Translate a text or a list of texts, with all that is known of each translation.
 
     Keys other than `text`, `source`, `target`, `model` and `token_scores` are those of a line of
-    jsonl, and hold for each text. With `split` each sentence of a text is translated by itself, and
-    the answer is that of the whole text. A client that shows pairs of sentences first cuts the text
+    jsonl, and hold for each text. With `split`, or without it if the model was trained on single
+    sentences, each sentence of a text is translated by itself, and the answer is that of the whole
+    text. A client that shows pairs of sentences first cuts the text
     by `/v1/sentences`, and sends the sentences as a list.
 
     Where no model has both languages, but one translates from the source into a language from which

@@ -25,6 +25,7 @@ from nmt_cli.metrics import bleu
 from nmt_cli.model.transformer import Transformer, round_to_int8
 from nmt_cli.optimization import MovingAverage, new_optimizer
 from nmt_cli.recipe.keys import as_written, changes_of_quality, values_beside_paths
+from nmt_cli.recipe.model_settings import least_share
 from nmt_cli.recipe.reading.model_origin import first_model
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -74,11 +75,11 @@ def prepare_training(
     elif (parent := first_model(recipe, init_from)) is not None and ranks.is_main:
         state.origin = start_from(parent, state.model, corpus.tokenizer)
         state.average = _new_average(recipe, state.model)
-    characters = _characters(corpus, run_dir, state) if ranks.is_main else None
+    learnt = _learnt(corpus, run_dir, state) if ranks.is_main else {}
     if ranks.size > 1:
         join_main_rank(ranks, recipe, corpus, plan, state)
-        manifest, characters = ranks.from_main((manifest, characters))
-    corpus = corpus._replace(characters=characters)
+        manifest, learnt = ranks.from_main((manifest, learnt))
+    corpus = corpus._replace(**learnt)
     machine = agree_on_products(machine, manifest)
     engine = GradientEngine.of(
         state.model,
@@ -107,21 +108,22 @@ def prepare_training(
     return training
 
 
-def _characters(
-    corpus: PreparedCorpus, run_dir: Path, state: TrainingState
-) -> frozenset[str] | None:
-    """Return the characters of ``corpus`` and of the model that training began from.
+def _learnt(corpus: PreparedCorpus, run_dir: Path, state: TrainingState) -> dict[str, Any]:
+    """Return what ``corpus`` and the model that training began from know of their sources.
 
-    None: they are unknown. A checkpoint that it is resumed from has the characters of both.
+    That is their characters and share of single sentences; None: unknown. A checkpoint that it is
+    resumed from has those of both.
     """
+    known = {"characters": corpus.characters, "single_sentences": corpus.single_sentences}
     if state.origin is None:
-        return corpus.characters
+        return known
     step = state.saved.step
     began_from = run_dir / CHECKPOINTS / checkpoint_name(step) if step else state.origin["path"]
-    before = find_model(Path(began_from)).settings.characters
-    if before is None or corpus.characters is None:
-        return None
-    return before | corpus.characters
+    before = find_model(Path(began_from)).settings
+    known["single_sentences"] = least_share(before.single_sentences, corpus.single_sentences)
+    if before.characters is None or corpus.characters is None:
+        return {**known, "characters": None}
+    return {**known, "characters": before.characters | corpus.characters}
 
 
 def _new_state(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> TrainingState:

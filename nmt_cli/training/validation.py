@@ -302,11 +302,12 @@ class Validator:
         if model.rounding is not None and library_for(machine.device.type) is not None:
             precision = "int8"  # without the library, the model itself rounds
         corpus = self._corpus
-        settings = settings_of(
-            self._recipe, corpus.tokenizer.size, corpus.labels, corpus.characters
-        )
+        learnt = corpus.labels, corpus.characters, corpus.single_sentences
+        settings = settings_of(self._recipe, corpus.tokenizer.size, *learnt)
+        if settings.pairs:  # lines have the tags of their sets, also none; a sentence needs that
+            settings = settings._replace(pairs=(), single_sentences=None)
         with Translator(
-            settings._replace(pairs=()),  # lines have the tags of their sets, also none
+            settings,
             corpus.tokenizer,
             model,
             beam_size=beam_size,

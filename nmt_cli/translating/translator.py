@@ -18,6 +18,7 @@ from nmt_cli.recipe.model_settings import (
     ModelSettings,
     common_characters,
     languages_of,
+    least_share,
     length_limits,
 )
 from nmt_cli.search.engine import SearchEngine
@@ -57,7 +58,8 @@ class Translator:
     so its tag, and a line without a tag fails if all of these have one.
 
     With ``split_sentences``, each sentence of a line is translated by itself, by the rules of
-    ``source_language``. With ``markup``, the texts in HTML or XML are translated, and the rest
+    ``source_language``. By default it is, if the model was trained on single sentences and the line
+    certainly has several. With ``markup``, the texts in HTML or XML are translated, and the rest
     stays. A ``Request`` may ask for either, or against it, for its own line. Texts without letters
     and list marks stay, unless ``translate_everything``.
 
@@ -96,9 +98,11 @@ class Translator:
         With a ``lexicon``, each line has a shortlist of the pieces that may translate it.
         """
         options = TranslatorOptions(**keywords)
-        characters = common_characters(settings, *(each.settings for each in ensemble))
+        of_all = settings, *(each.settings for each in ensemble)
+        share = least_share(*(each.single_sentences for each in of_all))
+        settings = settings._replace(characters=common_characters(*of_all), single_sentences=share)
         asked = options.tag, options.source_language, options.target_language
-        settings, tag = for_pair(settings._replace(characters=characters), *asked)
+        settings, tag = for_pair(settings, *asked)
         sampling, constraints = options.sampling, options.constraints
         is_parser = settings.trees is not None
         words_of: Callable[[str], list[str]] | None = None

@@ -58,7 +58,7 @@ def encoding_rates(corpus: Path, chunks: list[CorpusChunk]) -> dict[str, float]:
 
     def ours() -> None:
         for chunk in chunks:
-            encode_chunk(chunk, tokenizer, limits, tags=[[]], finders=None)
+            encode_chunk(chunk, tokenizer, limits, tags=[[]], languages=["en"], finders=None)
 
     num_sentences = sum(map(len, sides))
     seconds = [(_seconds(theirs), _seconds(ours)) for _ in range(ROUNDS)]

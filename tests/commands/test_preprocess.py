@@ -182,6 +182,7 @@ def test_what_is_only_found_is_counted_and_kept(corpus):
             "also_in_validation": 3,
             "also_in_test": 0,
             "in_pieces": 0,
+            "one_sentence": {"lines": 1, "of": 1},  # of the first pair, as of every tenth
             "lines_with_invalid_utf8": {"source": 0, "target": 0},
             "like_validation": {
                 "count": 3,

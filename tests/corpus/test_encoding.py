@@ -46,7 +46,12 @@ def encode():
     normalizer = Normalizer(TextSettings("en", "de", "whitespace", None, TextNormalization()))
     tokenizer = WhitespaceTokenizer([*CONTROL, *PIECES], normalizer, None)
     return partial(
-        encode_chunk, tokenizer=tokenizer, limits=PairLimits(6, 2, 3.0), tags=[[]], finders=None
+        encode_chunk,
+        tokenizer=tokenizer,
+        limits=PairLimits(6, 2, 3.0),
+        tags=[[]],
+        languages=["en"],
+        finders=None,
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt_cli.corpus.text import sentences as text_sentences
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.sentences import Sampling
@@ -15,7 +16,6 @@ from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.outputs.translation_builder import best_sums
 from nmt_cli.translating.scheduling.line_processor import NO_SENTENCE
-from nmt_cli.translating.segmentation import segments
 from nmt_cli.translating.segmentation.segmenter import LANGUAGE_MISSING
 from nmt_cli.translating.segmentation.segments import Output, Segments, sentences
 from nmt_cli.translating.translator import Translator
@@ -110,7 +110,7 @@ def test_long_documents_are_cut_as_their_paragraphs_are(monkeypatch):
             found = sentences("a" * start + "b! " + quoted * 100, "en").texts
             assert found[-200:] == [quoted[:-10].strip(), "He left."] * 100
     for window in range(200, 252):  # it ends at each place of a sentence
-        monkeypatch.setattr(segments, "WINDOW", window)
+        monkeypatch.setattr(text_sentences, "WINDOW", window)
         found = sentences("He left (at 3.5). Who is Mr. Smith? " * 50, "en").texts
         assert found == ["He left (at 3.5).", "Who is Mr. Smith?"] * 50
 

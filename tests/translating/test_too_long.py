@@ -4,12 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.translating.segmentation.too_long import (
-    SENTENCE_END,
-    halve,
-    lacks_sentences,
-    parts_within,
-)
+from nmt_cli.corpus.text.sentences import SENTENCE_END
+from nmt_cli.translating.segmentation.too_long import halve, lacks_sentences, parts_within
 
 
 def encode(text):

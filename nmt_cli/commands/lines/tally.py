@@ -13,6 +13,10 @@ LACKING = (
     "most sentences have no translation: {}; --split-sentences translates each sentence of a line "
     "by itself."
 )
+BY_DEFAULT = (
+    "Translated each sentence by itself in {}, because the model was trained on single sentences; "
+    "--no-split-sentences translates lines as a whole."
+)
 
 
 class Tally:
@@ -28,6 +32,7 @@ class Tally:
         self._in_parts = LineNumbers()
         self._truncated = LineNumbers()
         self._lacking = LineNumbers()
+        self._by_default = LineNumbers()
         self._empty = LineNumbers()
         self._with_invisible = LineNumbers()
         self._of_unseen = LineNumbers()
@@ -56,6 +61,7 @@ class Tally:
             (self._in_parts, translation.num_parts > 1),
             (self._truncated, translation.truncated),
             (self._lacking, translation.lacks_sentences),
+            (self._by_default, translation.splits_by_default),
             (self._empty, translation.score is not None and is_blank(translation.text)),
             (self._with_invisible, translation.drops_invisible),
             (self._of_unseen, translation.copies_unseen),
@@ -85,6 +91,7 @@ class Tally:
             (self._in_parts, logs.warning, "too long for the model, translated in parts: {}."),
             (self._truncated, logs.warning, "too long for the model, end cut off: {}."),
             (self._lacking, logs.warning, LACKING),
+            (self._by_default, logs.info, BY_DEFAULT),
             (self._empty, logs.warning, "the translation is empty: {}."),
             (
                 self._of_unseen,

@@ -65,6 +65,7 @@ class CorpusReport:
         self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
         self.dropped = cleaning.DroppedLines()
         self.links = self.pairs_of_other_words = 0  # only counted if the corpus has alignments
+        self.are_single: Counter[bool] = Counter()  # whether sources are one sentence, of a sample
 
     def add(self, found: ChunkFindings, lines: LineChunk) -> None:
         """Count what was found in ``lines``."""
@@ -104,6 +105,7 @@ class CorpusReport:
                 "equal_sides": self.equal_sides,
                 **{f"also_in_{name}": self.also_in[name] for name in HELD_OUT_TEXTS},
                 "in_pieces": self.in_pieces,
+                "one_sentence": {"lines": self.are_single[True], "of": self.are_single.total()},
                 "lines_with_invalid_utf8": self.invalid_utf8,
                 **{f"like_{name}": of.as_manifest() for name, of in self.like.items() if of.count},
             },

@@ -94,7 +94,7 @@ class TranslatorOptions:
     choose: Choose | None = None
     too_long: TooLong = CHOICES["too_long"][0]
     tokenize: Tokenize = CHOICES["tokenize"][0]
-    split_sentences: bool = False
+    split_sentences: bool | None = None
     source_language: str | None = None
     target_language: str | None = None
     markup: Markup | None = None

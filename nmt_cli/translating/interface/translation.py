@@ -52,6 +52,7 @@ class Translation(Alternative):
     truncated: bool = False  # the line was too long and its end was not translated
     lacks_sentences: bool = False  # it has few of many sentences that were translated as one text
     drops_invisible: bool = False  # characters of the line that nobody sees were left out
+    splits_by_default: bool = False  # its sentences were cut without being asked for
     copies_unseen: bool = False  # a segment was copied, because the model never saw its letters
     memory: tuple[MemoryMatch, ...] = ()  # equal or similar segments of a memory
     is_joined: bool = False  # from segments; what is between them may hold line ends

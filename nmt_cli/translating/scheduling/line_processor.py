@@ -231,6 +231,7 @@ class LineProcessor:
         translation = replace(
             translation,
             drops_invisible=drops,
+            splits_by_default=job.layout.is_by_default,
             copies_unseen=any(map(_is_unseen, job.sources)),
             memory=tuple(job.matches),
         )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from nmt_cli.corpus.text.sentences import has_several
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import BYTE_PIECE
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.files.lines import is_blank
@@ -25,6 +26,7 @@ from nmt_cli.translating.segmentation.segments import (
     Segments,
     joined_for,
     sentences,
+    sentences_by_default,
     uncut,
     whole,
 )
@@ -38,14 +40,16 @@ LANGUAGE_MISSING = (
 )
 PARSES = "this model parses, and cannot put the trees of several texts together"
 MOST_MARKS = 4  # before a sentence
+TAG = re.compile(r"<[^<>]+>")
 
 
 class Segmenter:
     """Cuts lines into sentences, and markup into its blocks of text.
 
     The rules of ``source_language`` cut sentences; None: that of the model. A line may ask for
-    something else than it, ``split_sentences`` and ``markup``. List marks are segments of their
-    own.
+    something else than it, ``split_sentences`` and ``markup``. If neither says whether sentences
+    are cut, those are of lines that certainly have several, for a model of single sentences. List
+    marks are segments of their own.
     Raises UserError if the model excludes sentences or markup, and WrongUsageError if
     ``markup`` is given although another option excludes it.
     """
@@ -65,6 +69,8 @@ class Segmenter:
         # Whether characters that the model never saw are copied. Else they may become <unk>.
         self.copies_unseen = self.keeps_text and not options.replace_unknown
         self._split_sentences, self._markup = options.split_sentences, options.markup
+        limits = options.constraints.min_length or options.constraints.max_length  # of a whole line
+        self._may_split = settings.is_of_single_sentences and not (self._is_parser or limits)
         self._markup_refused: str | None = None
         if options.keep_pieces:
             self._markup_refused = KEPT_PIECES
@@ -102,10 +108,12 @@ class Segmenter:
         if request.alignments and (markup or self._is_parser):
             raise LineError(ALIGNMENTS_OF_MARKUP if markup else TREES_HAVE_NO_ALIGNMENTS)
         language = request.source_language or self._language
+        if split is None and not self._splits_by_default(wanted, language, markup):
+            split = False
         keeps_marks = self.keeps_text and not wanted.needs_model
         has_mark = keeps_marks and mark_before(request.text, language) is not None
         is_unseen = is_blank(request.text) and not request.text.isspace()
-        if markup is None and (is_unseen or not (split or has_mark)):
+        if markup is None and (is_unseen or (split is False and not has_mark)):
             return uncut(request.text)
         cut = self._cutter(
             language, is_split=split, is_markup=markup is not None, protection=wanted.protection
@@ -122,11 +130,26 @@ class Segmenter:
             return cut_joined(text) if find is None or find(text) is None else whole(text)
 
         if markup is None:
-            return cut_unknown(request.text)
+            found = cut_unknown(request.text)
+            # A line of one segment is as it is without sentences, also around it.
+            return uncut(request.text) if split is None and len(found.texts) == 1 else found
         # This import takes time; lines without markup do not need it.
         from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
 
         return MarkupSegments(request.text, markup, cut_joined, request.tags, cut_unknown)
+
+    def _splits_by_default(self, wanted: Wanted, language: str, markup: str | None) -> bool:
+        """Return whether sentences may be cut of a line that does not say so.
+
+        A prefix and required phrases are for the whole line, and a tag in a text is for all of it.
+        """
+        if not self._may_split or language == UNKNOWN_LANGUAGE or wanted.prefix or wanted.required:
+            return False
+        text = wanted.request.text
+        first = "".join(text.split(maxsplit=1)[:1])
+        if markup is None and (TAG.fullmatch(first) or first in {pair.tag for pair in self._pairs}):
+            return False
+        return markup is not None or has_several(text, language)
 
     def _target_of(self, tag: str | None) -> str:
         """Return the target language of a line with its own ``tag``."""
@@ -139,20 +162,24 @@ class Segmenter:
         self,
         language: str,
         *,
-        is_split: bool,
+        is_split: bool | None,
         is_markup: bool,
         protection: Protection | None = None,
     ) -> Callable[[str], Segments]:
-        """Return what cuts a text. Raises LineError if that is not possible."""
+        """Return what cuts a text; ``is_split`` is None for what is cut by default.
+
+        Raises LineError if that is not possible.
+        """
         if self._is_parser:
             raise LineError(PARSES)
         if is_markup and self._markup_refused is not None:
             raise LineError(self._markup_refused)
-        if not is_split:
+        if is_split is False:
             return whole
         if language == UNKNOWN_LANGUAGE:
             raise LineError(LANGUAGE_MISSING)
-        return lambda text: sentences(text, language, protection)
+        cut = sentences_by_default if is_split is None else sentences
+        return lambda text: cut(text, language, protection)
 
 
 def needs_no_model(text: str) -> bool:
@@ -184,7 +211,7 @@ def with_marks(
     No mark is cut off that is in protected text, or in a term, together with what follows.
     """
     segments = cut(text)
-    texts, gaps = list[str](), [segments.gaps[0]]
+    texts, gaps, is_by_default = list[str](), [segments.gaps[0]], segments.is_by_default
     for segment, gap in zip(segments.texts, segments.gaps[1:], strict=True):
         rest = segment
         for _ in range(MOST_MARKS):
@@ -200,7 +227,8 @@ def with_marks(
         gaps[-1] += found.gaps[0]
         texts += found.texts
         gaps += [*found.gaps[1:-1], found.gaps[-1] + gap]
-    return Segments(texts, gaps)
+        is_by_default |= found.is_by_default
+    return Segments(texts, gaps, is_by_default=is_by_default)
 
 
 def _mark_before(text: str, language: str, wanted: Wanted) -> re.Match[str] | None:

@@ -6,13 +6,11 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-import sentencex
-
-from nmt_cli.corpus.text.language_codes import base_of, subtags_of
+from nmt_cli.corpus.text.language_codes import subtags_of
+from nmt_cli.corpus.text.sentences import certain_sentences, cut_sentences
 from nmt_cli.files.lines import INVISIBLE, is_blank
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.interface.protection import Protection
@@ -21,12 +19,10 @@ from nmt_cli.translating.segmentation.list_marks import is_mark
 if TYPE_CHECKING:
     from nmt_cli.parsing.tree_output import Repairs
 
-PARAGRAPH_BREAK = re.compile(r"(\n\r*\n)")
 BLANKS = re.compile(rf"[\s{INVISIBLE}]*")
 # Languages that write no blanks between sentences.
 WITHOUT_BLANKS = frozenset(["cdo", "gan", "hak", "hsn", "ja", "lzh", "wuu", "yue", "zh"])
 IDEOGRAPHIC_SPACE = "\u3000"
-WINDOW = 4_000  # characters that sentencex gets at a time; its time is quadratic for some texts
 
 
 class Span(NamedTuple):
@@ -104,6 +100,7 @@ class Segments:
     gaps: Sequence[str]  # before, between and after the segments: one more than there are segments
     is_cut: bool = True  # whether what is between segments may hold line ends
     target_gaps: Sequence[str] = ()  # those of the translation, where they are others
+    is_by_default: bool = False  # whether sentences were cut without being asked for
 
     @property
     def separators(self) -> Sequence[str]:
@@ -165,16 +162,26 @@ def whole(text: str) -> Segments:
     return Segments([segment], [text[:start], text[start + len(segment) :]])
 
 
-def sentences(text: str, language: str, protection: Protection | None = None) -> Segments:
+def sentences_by_default(
+    text: str, language: str, protection: Protection | None = None
+) -> Segments:
+    """Return the sentences of ``text`` if it certainly has several, and else all of it."""
+    found = sentences(text, language, protection, certain_sentences)
+    return replace(found, is_by_default=True) if len(found.texts) > 1 else whole(text)
+
+
+def sentences(
+    text: str,
+    language: str,
+    protection: Protection | None = None,
+    cut: Callable[[str, str], list[str]] = cut_sentences,
+) -> Segments:
     """Return the sentences of ``text``, by the rules of ``language`` or those of English.
 
     No sentence ends within what ``protection`` finds. White space and invisible characters between
     sentences belong to none of them.
     """
-    cut = partial(sentencex.segment, base_of(language))
-    # Version 1.0.32 loses breaks between paragraphs of a text of more than 10,240 bytes.
-    paragraphs = PARAGRAPH_BREAK.split(text)  # and the breaks
-    segments = [segment for each in paragraphs for segment in _cut_in_windows(each, cut)]
+    segments = cut(text, language)
     if protection is not None:
         segments = list(_joined_within(segments, [m[:2] for m in protection.found_in(text)]))
     texts, gaps = list[str](), [""]
@@ -194,42 +201,6 @@ def _num_blanks(text: str) -> int:
     blanks = BLANKS.match(text)
     assert blanks is not None  # it matches the empty text
     return blanks.end()
-
-
-def _cut_in_windows(text: str, cut: Callable[[str], list[str]]) -> Iterator[str]:
-    """Yield the segments of ``text``, which ``cut`` returns for each window of it.
-
-    The last segment of a window may continue in the next window, so it is cut again there. So are
-    those behind three quarters, which may be within brackets that the window does not close. It
-    ends before a quotation that it would not close: sentencex would then cut within all others.
-    """
-    begin = window = 0  # of the next segment, and of the window
-    while window < len(text):
-        is_last = window + WINDOW >= len(text)
-        last_begin = len(text) if is_last else window + WINDOW * 3 // 4
-        part = text[window : window + WINDOW]
-        if not is_last and part.count('"') % 2:
-            part = part[: part.rindex('"')] or part
-        *found, last = _unchanged(part, cut)
-        for each in [*found, last] if is_last else found:
-            window += len(each)
-            yield text[begin:window]
-            begin = window
-            if window >= last_begin:
-                break
-        if not found:  # the segment may be longer than a window
-            window += len(last)
-
-
-def _unchanged(text: str, cut: Callable[[str], list[str]]) -> list[str]:
-    """Return the segments that ``cut`` returns, or ``text`` alone if it fails or changes it."""
-    try:
-        found = [segment for segment in cut(text) if segment]
-        return found if "".join(found) == text else [text]
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException:  # a panic of Rust is no Exception
-        return [text]
 
 
 def _joined_within(segments: Iterable[str], places: Sequence[tuple[int, int]]) -> Iterator[str]:

@@ -7,10 +7,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 
+from nmt_cli.corpus.text.sentences import SENTENCE_END
 from nmt_cli.translating.encoding.copies import Part
 
-# Of several marks only the last one is matched: from each of "!!!!" all the others would be tried.
-SENTENCE_END = re.compile(r"""[.!?…؟۔।॥։።၊။។]["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")
 WHITE_SPACE = re.compile(r"\s+")
 MANY_SENTENCES = 4
 ZERO_WIDTH_JOINER = "\u200d"

@@ -58,7 +58,7 @@ class MarkupSegments(Segments):
         """``cut_untagged`` cuts blocks without inline elements, if that is not the same."""
         self._parts, self._markup = list[str | tuple[Block, Segments]](), markup
         self._need_spans = list[bool]()
-        texts, separators = list[str](), list[str]()
+        texts, separators, is_by_default = list[str](), list[str](), False
         for block in blocks_of(text, markup, tags):
             if isinstance(block, str):
                 self._parts.append(block)
@@ -69,7 +69,8 @@ class MarkupSegments(Segments):
             texts += segments.texts
             separators += [" ", *segments.separators[1:]]
             self._need_spans += [bool(block.root.children)] * len(segments.texts)
-        super().__init__(texts, [*separators, ""])
+            is_by_default |= segments.is_by_default
+        super().__init__(texts, [*separators, ""], is_by_default=is_by_default)
 
     @property
     def need_spans(self) -> Sequence[bool]:
