@@ -123,6 +123,7 @@ class Commands(UserDict[str, Any]):
 
 # The modules of command_line/, with the names of their commands.
 MODULES = {
+    "checking": ["check"],
     "completion": ["completion"],
     "experiments": ["compare", "distil", "run"],
     "interchange": ["export", "import"],

@@ -35,6 +35,7 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
     },
     "Measure": {
         "score": "Compute BLEU, chrF and other scores",
+        "check": "Decide whether a model may replace another one",
         "rescore": "Print how probable given translations are",
         "inspect": "Compute parameters, memory and time of training",
         "report": "Draw the curves of runs, side by side",
@@ -44,14 +45,14 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "import": "Convert a model of another program",
         "export": "Write a model for another program",
     },
-    "Commands": {  # of data and of recipes
-        "get": "Get a public data set",
-        "split": "Cut validation and test text off a corpus",
-        "list": "List the shipped recipes and what each is for",
-        "show": "Print a recipe with every default",
-        "keys": "Explain the keys of recipes",
-        "schema": "Print the JSON Schema of recipes, for editors",
-        "check": "Check a recipe, its files and folders",
+    "Commands": {
+        "data get": "Get a public data set",
+        "data split": "Cut validation and test text off a corpus",
+        "recipes list": "List the shipped recipes and what each is for",
+        "recipes show": "Print a recipe with every default",
+        "recipes keys": "Explain the keys of recipes",
+        "recipes schema": "Print the JSON Schema of recipes, for editors",
+        "recipes check": "Check a recipe, its files and folders",
     },
 }
 # The options by heading, in the order of the headings in --help.
@@ -76,7 +77,7 @@ HEADINGS: Mapping[str, str] = {
     "Sampling": "--sample --temperature --sample-top-k --sample-top-p",
     "Terms and copies": "--required --banned --glossary --soft-glossary --term-tags --memory "
     "--memory-languages --memory-similarity --protect --protect-strict",
-    "Comparison": "--compare --samples",
+    "Comparison": "--compare --samples --against --limits",
     "Picture": "--kind --layers --heads",
     "Output": "--output --format --token-scores --alignments --replace-unknown --keep-pieces "
     "--force",
@@ -133,6 +134,9 @@ nmt-cli serve runs/mine --host 0.0.0.0 --api-keys keys.txt
 nmt-cli lexicon runs/mine train.en train.de
 nmt-cli score out.txt test.de
 nmt-cli score out.txt test.de --compare other.txt
+nmt-cli check runs/mine
+nmt-cli check runs/mine --against runs/old --limits limits.yaml
+nmt-cli check runs/mine --test news=news.en,news.de --format json
 nmt-cli rescore runs/mine test.en test.de
 nmt-cli inspect mine.yaml
 nmt-cli inspect runs/mine --format json
@@ -172,10 +176,11 @@ class CommandWithHelp(click.Command):
     """A command whose help has options under headings, and examples at the end."""
 
     context_class = Context
+    its_group = ""  # the name of the group that has it, if that is not the program
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the summary, whole."""
-        name = self.name or ""
+        name = f"{self.its_group} {self.name}".lstrip()
         return next(names[name] for names in SUMMARIES.values() if name in names)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -196,12 +201,22 @@ class CommandWithHelp(click.Command):
 class GroupWithHelp(CommandWithHelp, click.Group):
     """A group whose help has its commands under headings, without an import of them."""
 
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command, which remembers its group."""
+        super().add_command(cmd, name)
+        if isinstance(cmd, CommandWithHelp):
+            cmd.its_group = self.name or ""
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, and then the options."""
         width = max(map(len, self.commands))
+        prefix = "" if ctx.parent is None else f"{self.name} "
         sections = {
             heading: [
-                (name.ljust(width), text) for name, text in names.items() if name in self.commands
+                (name.ljust(width), text)
+                for full_name, text in names.items()
+                if full_name.startswith(prefix)
+                and (name := full_name.removeprefix(prefix)) in self.commands
             ]
             for heading, names in SUMMARIES.items()
         }

@@ -54,14 +54,15 @@ def test_every_command_is_in_one_group_with_its_whole_summary(path, width):
     listed = re.findall(r"^  (\S+) +(.*)", help_of(path, width), re.MULTILINE)
     for name in command_at(path).commands:
         (summary,) = [text for each, text in listed if each == name]
-        assert summary in [table.get(name) for table in SUMMARIES.values()]
+        full_name = " ".join((*path, name))
+        assert summary in [table.get(full_name) for table in SUMMARIES.values()]
         assert len(summary) <= MOST
         assert summary == command_at((*path, name)).get_short_help_str()
 
 
 def test_there_is_no_summary_without_a_command():
     summaries = [name for names in SUMMARIES.values() for name in names]
-    assert sorted(summaries) == sorted(path[-1] for path in PATHS if path)
+    assert sorted(summaries) == sorted(" ".join(path) for path in PATHS if path)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)

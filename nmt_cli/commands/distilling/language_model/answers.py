@@ -2,14 +2,18 @@
 
 import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 
 from nmt_cli.commands.distilling.language_model.chat_client import Answer
 from nmt_cli.commands.distilling.language_model.prompts import FORM, Prompt, SourceLine
-from nmt_cli.corpus.text import language_codes
 from nmt_cli.corpus.text.filters import CHECKS, Pairs
+from nmt_cli.corpus.text.translation_faults import (
+    LEAST_PROBABILITY,
+    TAG,
+    has_other_digits,
+    is_of_other_language,
+)
 from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.translating.interface.protection import PLACEHOLDERS, Protection
@@ -18,7 +22,6 @@ END_OF_THOUGHT = "</think>"
 OBJECT = re.compile(r"\{\s*\"")
 SHOWN = 200  # characters of each text that failed
 MOST_TRIED = 50  # places where an object may begin: each is read to where it is wrong
-TAG = r"</?[A-Za-z][^<>]{0,200}>"
 COMMENT = re.compile(
     r"\s*(?:(?:sure|certainly|of course|okay|ok)\b[,!.:]*\s*)?"
     r"(?:here(?:['’]s| is| are) (?:the|your|a|my) (?:\w+ ){0,3}translat"
@@ -29,7 +32,6 @@ COMMENT = re.compile(
 )
 # Where the recipe has no filter of lengths. Languages differ by less, unless a line is short.
 MOST_CHARACTERS_RATIO, SHORT = 6.0, 20
-LEAST_PROBABILITY = 0.01  # of the language, where the recipe has no filter of it
 BEGINNING = 40  # characters of an instruction that no translation contains
 REASONS = {
     "max_characters_ratio": "its length does not fit",
@@ -37,8 +39,6 @@ REASONS = {
     "min_equal_digits": "other numbers",
     "remove_different_urls": "other URLs",
 }
-MONTHS_ARE_NUMBERS = {"ja", "ko", "zh"}  # 5月 is May
-LEAST_CERTAIN = 0.8  # of the language of a translation, to refuse it
 
 
 class WrongAnswerError(Exception):
@@ -131,7 +131,9 @@ class Checks:
         for name, limit in self._limits.items():
             if CHECKS[name](pairs, limit)[0]:
                 yield REASONS[name]
-        if "min_equal_digits" not in self._limits and self._has_other_digits(source, text):
+        if "min_equal_digits" not in self._limits and has_other_digits(
+            source, text, self.prompt.languages
+        ):
             yield REASONS["min_equal_digits"]
         if COMMENT.match(text) and not COMMENT.match(source):
             yield "a comment or a refusal"
@@ -139,38 +141,10 @@ class Checks:
             yield "the instruction"
         if self._kept(source) != self._kept(text):
             yield "other placeholders or tags"
-        if self._is_of_other_language(source, text):
+        if is_of_other_language(source, text, self.prompt.languages, self._least_probability):
             yield "another language"
-
-    def _has_other_digits(self, source: str, text: str) -> bool:
-        """Return whether other digits from 1 to 9 are in ``text``, unless they may be months."""
-        own, others = map(_digits_of, (source, text))
-        bases = map(language_codes.base_of, self.prompt.languages)
-        is_own, is_other = (base in MONTHS_ARE_NUMBERS for base in bases)
-        return own != others and not (is_own and own > others) and not (is_other and own < others)
 
     def _kept(self, text: str) -> Counter[str]:
         """Count what a translation keeps, in any order."""
         found = Counter(text[each.begin : each.end] for each in self._protection.found_in(text))
         return found + Counter({each: text.count(each) for each in self._symbols})
-
-    def _is_of_other_language(self, source: str, text: str) -> bool:
-        """Return whether ``text`` is certainly not in the language of the target.
-
-        Names are of the same other language on both sides.
-        """
-        identifier = language_codes.language_identifier()
-        own, wanted = map(language_codes.label_of, self.prompt.languages)
-        if len(text) < language_codes.LEAST_LENGTH or wanted not in identifier.labels:
-            return False
-        label, certainty = identifier.classify(text)
-        if label == wanted or certainty < LEAST_CERTAIN:
-            return False
-        if dict(identifier.rank(text))[wanted] >= self._least_probability:
-            return False
-        return label == own or identifier.classify(source)[0] != label
-
-
-def _digits_of(text: str) -> Counter[int]:
-    """Count the digits of any script, without zeros, as the filters do."""
-    return Counter(filter(None, (unicodedata.decimal(each, 0) for each in text)))

@@ -1,0 +1,60 @@
+"""The command that decides whether a model may be used."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nmt_cli.command_line import completion, options
+from nmt_cli.command_line.options import PATH
+
+NAMED_SET = re.compile(r"(?P<name>[^=,]+)=(?P<source>[^,]+),(?P<reference>[^,]+)")
+
+
+def parse_test(text: str) -> tuple[str, Path, Path]:
+    """Return name, source and reference of a test set. Raises ValueError for other text."""
+    match = NAMED_SET.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not NAME=SOURCE,REFERENCE, such as news=news.en,news.de.")
+    return match["name"], Path(match["source"]), Path(match["reference"])
+
+
+@options.cli_command()
+@click.argument("model", type=PATH, shell_complete=completion.runs)
+@click.option("--against", type=PATH, metavar="OLD", help="The model that MODEL may replace.")
+@options.repeated(
+    "--test",
+    "tests",
+    type=options.Parsed("NAME=SOURCE,REFERENCE", parse_test),
+    help="A text and its references, in place of those of the recipe of MODEL",
+)
+@click.option(
+    "--terms",
+    type=PATH,
+    metavar="FILE",
+    help="Terms of a --glossary, which translations must have.",
+)
+@click.option("--limits", type=PATH, metavar="FILE", help="Limits in YAML.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="json has all figures unrounded.",
+)
+@options.tag
+@options.device
+@options.decoding_precision
+@options.threads
+@options.quiet
+def check(model: Path, **given: Any) -> None:
+    """Check whether MODEL may be used, or may replace OLD; the exit status is 4 if it may not.
+
+    Translates test sets, and texts made of them, with MODEL and OLD. Prints scores, and how many
+    lines fail each check. Without --test, the sets are those of the recipe of MODEL.
+    """
+    from nmt_cli.commands import check as command
+
+    sys.exit(command.run(model, **given))

@@ -1,0 +1,81 @@
+"""``nmt-cli check``: may a model replace the old one?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.commands.lines.standard_streams import StandardOutput
+from nmt_cli.commands.model_checks.behaviour import behaviour, probes
+from nmt_cli.commands.model_checks.quality import quality
+from nmt_cli.commands.model_checks.results import Results, Row
+from nmt_cli.commands.model_checks.shares import Judge
+from nmt_cli.commands.model_checks.texts import TestSet, sets_of_files, sets_of_recipe, translate
+from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.files.lines import is_blank
+from nmt_cli.hardware.machine_options import AUTO
+from nmt_cli.messages.errors import STATUS_LIMIT_PASSED, UserError
+from nmt_cli.recipe.limits import Limits, read_limits
+from nmt_cli.saved.model_directory import Model, find_model
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """The options of the command, with their defaults."""
+
+    against: Path | None = None
+    tests: Sequence[tuple[str, Path, Path]] = ()  # names, sources and references
+    terms: Path | None = None
+    limits: Path | None = None
+    tag: str | None = None
+    output_format: str = "text"
+    device: str = AUTO
+    precision: str = AUTO
+    threads: int | None = None
+
+
+def run(model: Path, **keywords: Any) -> int:
+    """Write what the checks of ``model`` found to stdout; return the exit status.
+
+    The keywords are the fields of ``CheckOptions``. Raises UserError if a model, a text or the
+    limits are wrong, OutputError if the output cannot be written.
+    """
+    options = CheckOptions(**keywords)
+    limits = Limits() if options.limits is None else read_limits(options.limits)
+    glossary = None if options.terms is None else Glossary.read(options.terms)
+    paths = [model, *([] if options.against is None else [options.against])]
+    found = [find_model(path) for path in paths]
+    for each in found:
+        if each.settings.trees is not None:
+            raise UserError(f"{each.path} parses; check is for models that translate.")
+    results = _checked(found, options, limits, glossary)
+    text = results.as_table()
+    if options.output_format == "json":
+        text = json.dumps(results.as_figures(), indent=2)
+    StandardOutput().write(f"{text}\n".encode())
+    return STATUS_LIMIT_PASSED if results.problems else 0
+
+
+def _checked(
+    found: Sequence[Model], options: CheckOptions, limits: Limits, glossary: Glossary | None
+) -> Results:
+    sets = _test_sets(found[0], options)
+    lines = [case for one in sets for case in one.cases if not is_blank(case.text.source)]
+    lines += probes(lines)
+    texts = [case.text for case in lines]
+    machine = {"device": options.device, "precision": options.precision}
+    models = [translate(each.path, texts, options.threads, machine) for each in found]
+    judge = Judge(models, limits.may_be_worse)
+    rows: list[Row] = [row for one in sets for row in quality(one, models, limits)]
+    rows += behaviour(lines, judge, limits.behaviour, glossary)
+    old = str(options.against) if options.against is not None else None
+    return Results(str(found[0].path), old, rows, [])
+
+
+def _test_sets(model: Model, options: CheckOptions) -> list[TestSet]:
+    if options.tests:
+        return sets_of_files(options.tests, model, options.tag)
+    return sets_of_recipe(model, options.tag)

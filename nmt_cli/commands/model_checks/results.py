@@ -1,0 +1,120 @@
+"""What the checks of a model found: the figures of the table, of JSON, JUnit and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Any, NamedTuple
+
+from nmt_cli.messages.figures import aligned, counted
+from nmt_cli.messages.logs import printable
+from nmt_cli.metrics.significance import Verdict
+
+PERCENT = "% of lines that fail"
+HEADINGS = "check", "lines", "MODEL", "OLD", "p", "limit", ""
+
+Example = Mapping[str, str]  # texts by what they are
+
+
+class Row(NamedTuple):
+    """One check: a score, or the percentage of lines that fail."""
+
+    group: str
+    name: str
+    lines: int  # that it applies to
+    value: float | None  # None: it applies to no line
+    old: float | None = None
+    p_value: float | None = None  # of a difference from OLD
+    verdict: Verdict | None = None
+    unit: str = PERCENT
+    limit: str = ""  # in words
+    problems: Sequence[str] = ()  # a sentence for each limit that is passed
+    examples: Sequence[Example] = ()  # the worst
+
+    @property
+    def label(self) -> str:
+        """The name to read."""
+        return self.name.replace("_", " ")
+
+    def cells(self) -> list[str]:
+        """Return the row of a table, as text."""
+        if self.value is None:
+            return [self.label, "0", "", "", "", "", "nothing to check"]
+        figures = ["" if each is None else f"{each:.2f}" for each in (self.value, self.old)]
+        p_value = "" if self.p_value is None else f"{self.p_value:.4f}"
+        verdict = self.verdict if self.verdict in {"better", "worse"} else None
+        outcome = ", ".join(filter(None, [verdict, "FAILS" if self.problems else None]))
+        return [self.label, f"{self.lines:,}", *figures, p_value, self.limit, outcome]
+
+
+class Results(NamedTuple):
+    """All that was found."""
+
+    model: str
+    old: str | None
+    rows: Sequence[Row]
+    notes: Sequence[str]  # what was not checked, and why
+    cost: Sequence[Mapping[str, Any]] = ()  # of MODEL and OLD; other figures each time
+
+    @property
+    def problems(self) -> list[str]:
+        """The limits that are passed, as sentences."""
+        return [f"{row.group}, {row.label}: {each}" for row in self.rows for each in row.problems]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the model may be used, as a sentence."""
+        if not self.problems:
+            return "The model may be used: no limit is passed."
+        number = len(self.problems)
+        are = "limit is" if number == 1 else "limits are"
+        return f"The model may not be used: {number:,} {are} passed."
+
+    def groups(self) -> dict[str, list[Row]]:
+        """Return the rows of each group."""
+        found = dict[str, list[Row]]()
+        for row in self.rows:
+            found.setdefault(row.group, []).append(row)
+        return found
+
+    def as_figures(self) -> dict[str, Any]:
+        """Return everything, for JSON."""
+        return {
+            "model": self.model,
+            "old": self.old,
+            "may_be_used": not self.problems,
+            "problems": self.problems,
+            "notes": self.notes,
+            "checks": [row._asdict() for row in self.rows],
+            "cost": self.cost,
+        }
+
+    def as_table(self) -> str:
+        """Return a table of all checks, and the worst lines of those that fail or are worse."""
+        return "\n".join([*aligned(self.table()), "", *self._examples(), *self._ending()])
+
+    def table(self) -> Iterator[list[str]]:
+        """Yield the rows of the table, with a heading for each group."""
+        shown = [True, True, True, self.old is not None, self.old is not None, True, True]
+        yield list(compress(HEADINGS, shown))
+        for group, rows in self.groups().items():
+            unit = f", {PERCENT}" if rows[0].unit == PERCENT else ""
+            yield list(compress([f"{group}{unit}", *[""] * 6], shown))
+            for row in rows:
+                label, *others = compress(row.cells(), shown)
+                yield [f"  {label}", *others]
+
+    def _examples(self) -> Iterator[str]:
+        for row in self.rows:
+            if row.examples and (row.problems or row.verdict == "worse"):
+                yield f"{row.group}, {row.label}: {counted(len(row.examples), 'example')}"
+                for example in row.examples:
+                    width = max(map(len, example))
+                    for name, text in example.items():
+                        yield f"  {name:<{width}}  {printable(text)}"
+                    yield ""
+
+    def _ending(self) -> Iterator[str]:
+        yield from self.notes
+        yield from self.problems
+        yield self.verdict

@@ -1,0 +1,157 @@
+"""The texts that a check translates, and their translations by both models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
+from nmt_cli.corpus.references import References, fitting_tokenizer, references_of
+from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.files.file_names import RECIPE
+from nmt_cli.files.lines import is_blank, texts_of
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
+from nmt_cli.recipe.model_settings import languages_of
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.model_directory import Model
+from nmt_cli.translating.encoding.language_tags import for_pair
+from nmt_cli.translating.interface.request import Request
+
+AT_ONCE = 1024  # lines, so that the progress shows
+
+
+class Text(NamedTuple):
+    """A text to translate, with the tag in front of it."""
+
+    source: str
+    tag: str | None
+
+
+Translations = Mapping[Text, str]  # of all texts, by one model
+
+
+class Case(NamedTuple):
+    """A line, and what is known about its translation."""
+
+    place: str  # for people
+    text: Text
+    languages: tuple[str, str]
+    reference: str | None = None
+
+    def shown(self, translation: str) -> dict[str, str]:
+        """Return the texts of an example."""
+        reference = {} if self.reference is None else {"reference": self.reference}
+        return {
+            "line": self.place,
+            "source": self.text.source,
+            "translation": translation,
+            **reference,
+        }
+
+
+class TestSet(NamedTuple):
+    """A text with references, one for each line."""
+
+    name: str
+    cases: Sequence[Case]
+    references: References
+
+
+def sets_of_files(
+    named: Sequence[tuple[str, Path, Path]], model: Model, tag: str | None
+) -> list[TestSet]:
+    """Return the sets with these names and files.
+
+    Raises UserError if a file cannot be read or is empty, or if their numbers of lines differ.
+    """
+    languages = languages_of(for_pair(model.settings, tag, None, None)[0].text)
+    found = []
+    for name, source, reference in named:
+        sources, targets = map(texts_of, (source, reference))
+        if len(sources) != len(targets):
+            raise UserError(
+                f"{source} has {counted(len(sources), 'line')} but {reference} has "
+                f"{len(targets):,}; line n of one must translate line n of the other."
+            )
+        if not sources:
+            raise UserError(f"{source} is empty; there is nothing to translate.")
+        references = References(targets, fitting_tokenizer(targets))
+        found.append(_set(name, sources, references, tag, languages))
+    return found
+
+
+def sets_of_recipe(model: Model, tag: str | None) -> list[TestSet]:
+    """Return the test sets of the recipe of ``model``, or else its validation sets.
+
+    Raises UserError if the model has no recipe or a text cannot be read.
+    """
+    path = model.path / RECIPE
+    if not path.exists():
+        raise UserError(
+            f"{model.path} has no recipe, so its test text is not known; give one with "
+            "--test NAME=SOURCE,REFERENCE."
+        )
+    recipe = read_recipe(str(path)).recipe
+    found = []
+    for one in recipe.data.test_sets or recipe.data.validation_sets:
+        pairs = list(ParallelText(one.with_languages(recipe.data.languages)))
+        sources, targets = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
+        kind = "test" if recipe.data.test_sets else "validation"
+        languages = one.languages or recipe.data.languages
+        references = references_of(recipe, targets)
+        found.append(_set(one.name or kind, sources, references, one.tag or tag, languages))
+    if not any(each.cases for each in found):
+        raise UserError(
+            f"the recipe of {model.path} names no test text; give one with "
+            "--test NAME=SOURCE,REFERENCE."
+        )
+    return found
+
+
+def _set(
+    name: str,
+    sources: Sequence[str],
+    references: References,
+    tag: str | None,
+    languages: tuple[str, str],
+) -> TestSet:
+    cases = [
+        Case(f"{name}:{number}", Text(source, tag), languages, reference)
+        for number, (source, reference) in enumerate(zip(sources, references.lines, strict=True), 1)
+    ]
+    return TestSet(name, cases, references)
+
+
+def translate(
+    model: Path, texts: Iterable[Text], threads: int | None, options: Mapping[str, Any]
+) -> Translations:
+    """Return the translation of each text by ``model``: one process, so always the same.
+
+    That of a text that failed is empty; a warning counts these. ``options`` are those of a
+    translator, with its device. Raises UserError if the model or an option is wrong.
+    """
+    wanted = [text for text in dict.fromkeys(texts) if not is_blank(text.source)]
+    requests = [
+        Request(text.source, line=number, tag=text.tag) for number, text in enumerate(wanted, 1)
+    ]
+    device, options = options["device"], {k: v for k, v in options.items() if k != "device"}
+    found = list[str]()
+    errors = list[str]()
+    with (
+        opened_engine(model, Processes(1), device, threads, options) as engine,
+        logs.progress("Translating", "lines", len(requests)) as counter,
+    ):
+        windows = (requests[start : start + AT_ONCE] for start in range(0, len(requests), AT_ONCE))
+        for translations in engine.translate(windows):
+            found += (each.text for each in translations)
+            errors += (each.error for each in translations if each.error is not None)
+            counter.advance(len(translations))
+    if errors:
+        logs.warning(
+            f"{model} could not translate {counted(len(errors), 'line')}, the first because "
+            f"{errors[0]}; they count as empty."
+        )
+    return dict(zip(wanted, found, strict=True))

@@ -1,0 +1,290 @@
+"""The command check: each fault is planted and found, a good model passes, limits decide."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.commands import check
+from nmt_cli.commands.model_checks.behaviour import CHECKS, PROBES, Line, terms_of
+from nmt_cli.commands.model_checks.shares import sign_test
+from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.recipe.limits import BehaviourLimits, Limits
+from nmt_cli.recipe.values import Section
+
+FORMATS = Path(__file__).parents[1] / "formats"
+MODEL = FORMATS / "format_2/whitespace/run/average"
+SOURCES = [f"The old man number {i} reads a long book in his garden." for i in range(1, 41)]
+TARGETS = [
+    f"Der alte Mann Nummer {i} liest ein langes Buch in seinem Garten." for i in range(1, 41)
+]
+TRANSLATED = {  # of the probes, too
+    **dict(zip(SOURCES, TARGETS, strict=True)),
+    **{
+        form.replace("…", source): form.replace("…", target)
+        for form in PROBES.values()
+        for source, target in zip(SOURCES, TARGETS, strict=True)
+    },
+}
+SOURCE, TARGET = "Ask the old man for 25 apples.", "Bitte den alten Mann um 25 Äpfel."
+# By the check that finds it: a source, a correct translation and a wrong one.
+PLANTED = [
+    ("empty", SOURCE, TARGET, "\u200b "),
+    ("untranslated", SOURCE, TARGET, SOURCE),
+    ("language", SOURCE, TARGET, "Demandez au vieil homme de vous donner 25 pommes rouges."),
+    ("language", SOURCE, TARGET, "Попросите старика дать вам 25 яблок."),
+    ("repetition", SOURCE, TARGET, "Bitte den alten Mann, den alten Mann, den alten Mann um 25."),
+    ("repetition", SOURCE, TARGET, "Bitte bitte bitte bitte bitte bitte."),
+    ("length", f"{SOURCE} {SOURCE}", f"{TARGET} {TARGET}", TARGET[:-3]),
+    ("length", SOURCE, TARGET, TARGET + " Und wir sahen gestern dann noch den ganzen weiten See."),
+    ("numbers", SOURCE, TARGET, "Bitte den alten Mann um 52 Äpfel und 1 Birne."),
+    ("urls", "See https://a.org/b?c=1.", "Siehe https://a.org/b?c=1.", "Siehe https://a.org/b."),
+    ("emails", "Write to me@a.org.", "Schreibe an me@a.org.", "Schreibe an mich@a.org."),
+    ("placeholders", "{n} of %d files", "%d Dateien, davon {n}", "{ n } von %d Dateien"),
+    ("tags", "a <b>red</b> car", "ein <b>rotes</b> Auto", "ein <b>rotes< / b> Auto"),
+    ("emoji", "Good 👍🏽", "Gut 👍🏽", "Gut 👍"),
+    ("symbols", "5 € © me", "© ich, 5 €", "5 EUR © ich"),
+    ("end_punctuation", "Are you here?", "Bist du hier?", "Bist du hier."),
+    ("end_punctuation", "Save the file", "Die Datei speichern", "Die Datei speichern."),
+    ("brackets_and_quotes", "a (red) car", "ein (rotes) Auto", "ein (rotes Auto"),
+    ("brackets_and_quotes", 'He says "no".', "Er sagt „nein“.", "Er sagt „nein."),
+]
+
+
+@pytest.mark.parametrize(("name", "source", "correct", "wrong"), PLANTED)
+def test_each_fault_is_found_by_its_check(name, source, correct, wrong):
+    assert [CHECKS[name](Line(source, correct, ref, ("en", "de"))) for ref in (correct, None)] == (
+        [False, None if name == "length" else False]
+    )
+    assert CHECKS[name](Line(source, wrong, correct, ("en", "de")))
+
+
+def test_every_check_has_a_planted_fault_and_a_limit():
+    assert {name for name, *_ in PLANTED} == set(CHECKS)
+    assert {*CHECKS, "terms"} == set(BehaviourLimits.model_fields)
+    assert set(PROBES) < set(CHECKS)
+
+
+@pytest.mark.parametrize("name", sorted(CHECKS))
+def test_what_the_reference_does_too_is_no_fault(name):
+    odd = {
+        "untranslated": ("Rio de Janeiro Branco", "Rio de Janeiro Branco"),
+        "numbers": ("Give me 2.", "Gib mir zwei."),
+        "end_punctuation": ("Save", "Speichern."),
+        "urls": ("See https://a.org/en.", "Siehe https://a.org/de."),
+        "symbols": ("It costs 5 $.", "Es kostet 4 €."),
+        "repetition": ("ha ha ha ha ha", "ha ha ha ha ha"),
+        "language": ("He said it.", "Demandez au vieil homme de vous donner des pommes rouges."),
+        "brackets_and_quotes": ("1) here", "1) hier"),
+    }
+    source, target = odd.get(name, (SOURCE, TARGET))
+    assert not CHECKS[name](Line(source, target, target, ("en", "de")))
+
+
+def test_lines_without_what_a_check_is_about_do_not_count():
+    line = Line("The old man reads.", "Der alte Mann liest 5 Bücher 👍 {n}.", None, ("en", "de"))
+    about = ("numbers", "urls", "emails", "placeholders", "tags", "emoji", "symbols", "length")
+    assert [CHECKS[name](line) for name in about] == [None] * len(about)
+
+
+def test_terms_are_rendered_in_any_of_their_forms():
+    has_terms = terms_of(Glossary.of({"apple": ["Apfel", "Äpfeln"], "man": "Mann"}))
+    line = Line("an apple", "", None, ("en", "de"))
+    assert has_terms(line._replace(translation="mit Äpfeln")) is False
+    assert has_terms(line._replace(translation="eine Birne")) is True
+    assert has_terms(line._replace(source="a pear")) is None
+
+
+@pytest.mark.parametrize(
+    ("worse", "better", "p_value", "verdict"),
+    [
+        (0, 0, 1.0, "not significant"),
+        (7, 0, 1 / 128, "worse"),
+        (0, 7, 1 / 128, "better"),
+        (6, 0, 1 / 64, "not significant"),
+        (8, 1, 10 / 512, "not significant"),  # (9 + 1) of the 512 outcomes
+    ],
+)
+def test_the_sign_test_is_exact(worse, better, p_value, verdict):
+    ours = [True] * worse + [False] * better + [True, False] * 5
+    old = [False] * worse + [True] * better + [True, False] * 5
+    assert sign_test(ours, old) == (p_value, verdict)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Write the test set; return the option that names it."""
+    paths = []
+    for name, lines in (("en", SOURCES), ("de", TARGETS)):
+        paths.append(tmp_path / f"news.{name}")
+        paths[-1].write_text("".join(f"{line}\n" for line in lines))
+    return ["--test", f"news={paths[0]},{paths[1]}"]
+
+
+@pytest.fixture
+def checked(texts, monkeypatch):
+    """Return a function that runs the command with models that are functions of a text."""
+
+    def call(model, *options, old=None, status=0):
+        models = iter([model, old])
+
+        def translate(_, wanted, *__):
+            function = next(models)
+            return {text: function(text.source, TRANSLATED.get(text.source, "")) for text in wanted}
+
+        monkeypatch.setattr(check, "translate", translate)
+        words = ["check", MODEL, *texts, *options, *(["--against", MODEL] if old else [])]
+        result = CliRunner().invoke(cli.main, list(map(str, words)))
+        assert result.exit_code == status, result.output
+        return result
+
+    return call
+
+
+def good(_, target):
+    return target
+
+
+def rows_of(result):
+    return {row["name"]: row for row in json.loads(result.stdout)["checks"]}
+
+
+def test_a_good_model_passes(checked):
+    result = checked(good, "--format", "json")
+    assert all(not row["value"] for name, row in rows_of(result).items() if "news" not in name)
+    assert rows_of(result)["news BLEU"]["value"] == pytest.approx(100)
+    assert json.loads(result.stdout)["may_be_used"] is True
+    again = checked(good, "--format", "json")
+    assert again.stdout == result.stdout
+    assert "The model may be used: no limit is passed." in checked(good).stdout
+
+
+def some(wrong):
+    """Return a model that translates every tenth line wrongly."""
+    return lambda source, target: (
+        wrong(source, target) if " 7 " in source or "10 " in source else target
+    )
+
+
+GROSS = {
+    "empty": lambda *_: "",
+    "repetition": lambda _, target: f"{target} {target} {target}",
+}
+
+
+@pytest.mark.parametrize("name", GROSS)
+def test_gross_faults_fail_without_limits(checked, name):
+    text = checked(some(GROSS[name]), status=4).stdout
+    assert f"behaviour, {name}: " in text
+    assert "The model may not be used: 1 limit is passed." in text
+    (example, *_) = rows_of(checked(some(GROSS[name]), "--format", "json", status=4))[name][
+        "examples"
+    ]
+    assert (example["line"], example["source"]) == ("news:7", SOURCES[6])
+    assert example["source"] in text
+
+
+def test_other_faults_are_only_shown_without_limits(checked):
+    result = checked(lambda _, target: target.replace("Nummer", "9 Nummer"), "--format", "json")
+    assert rows_of(result)["numbers"]["value"] == 100
+    assert len(rows_of(result)["numbers"]["examples"]) == 5
+
+
+LIMITS = """
+quality: {min_bleu: 99.5, min_chrf: 99.5}
+behaviour:
+  numbers: 0.02
+"""
+
+
+def test_limits_of_a_file_decide(checked, tmp_path):
+    path = tmp_path / "limits.yaml"
+    path.write_text(LIMITS)
+    assert not checked(good, "--limits", path).stderr.count("Error")
+    text = checked(some(lambda _, t: t.replace("Nummer", "3")), "--limits", path, status=4).stdout
+    assert "behaviour, numbers: " in text
+    assert "lines fail, at most 2.00% may" in text
+    assert "is less than 99.5" in text
+    path.write_text("behaviour: {empty: null}")
+    assert checked(some(GROSS["empty"]), "--limits", path).exit_code == 0
+
+
+def test_the_worst_line_comes_first(checked):
+    def model(source, target):
+        if " 5 " in source:
+            return "Der alte Mann Nummer 6 liest ein langes Buch in seinem Garten."
+        return "9" if " 8 " in source else target
+
+    rows = rows_of(checked(model, "--format", "json"))
+    assert [each["line"] for each in rows["numbers"]["examples"]][:2] == ["news:8", "news:5"]
+    assert rows["news BLEU"]["examples"][0]["line"] == "news:8"
+
+
+def test_wrong_limits_are_named_by_line(checked, tmp_path):
+    path = tmp_path / "limits.yaml"
+    path.write_text("may_be_worse: perhaps\nbehaviour:\n  number: 0.1\n  urls: 2\nspeed: 1\n")
+    error = checked(good, "--limits", path, status=1).stderr
+    assert error.splitlines() == [
+        f"Error: {path}:1: may_be_worse: must be true or false, but is perhaps",
+        f"{path}:3: behaviour.number: is not a limit; did you mean numbers?",
+        f"{path}:4: behaviour.urls: must be at most 1, but is 2",
+        f"{path}:5: speed: is not a limit; here are may_be_worse, quality, behaviour",
+    ]
+    path.write_text("quality: 3\n")
+    assert (
+        "quality: must be a section of limits, but is 3"
+        in checked(good, "--limits", path, status=1).stderr
+    )
+    path.write_text("")
+    assert checked(good, "--limits", path).exit_code == 0
+
+
+def test_every_limit_is_documented_with_its_default():
+    page = (Path(__file__).parents[2] / "docs/how-to/check-a-model.md").read_text()
+
+    def keys(section, prefix=""):
+        for name in type(section).model_fields:
+            value = getattr(section, name)
+            if isinstance(value, Section):
+                yield from keys(value, f"{name}.")
+            else:
+                yield f"`{prefix}{name}`", "none" if value is None else str(value).lower()
+
+    for key, default in keys(Limits()):
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {key} |")]
+        assert row.split("|")[2].strip() in {default, default.removesuffix(".0")}
+
+
+def test_a_real_model_is_checked_with_the_texts_of_its_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["check", str(MODEL), "--device", "cpu", "--format", "json"]
+    missing = CliRunner().invoke(cli.main, words)
+    assert "validation.en not found" in missing.stderr
+    for language in ("en", "de"):
+        lines = (FORMATS / f"text/train.{language}").read_text().splitlines()[:20]
+        Path(f"validation.{language}").write_text("\n".join(lines))
+    result = CliRunner().invoke(cli.main, words)
+    assert result.exit_code == 0, result.output
+    assert rows_of(result)["validation BLEU"]["value"] == pytest.approx(100)
+    assert rows_of(result)["urls"]["value"] == 100  # it never saw one
+    assert CliRunner().invoke(cli.main, words).stdout == result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (
+            ["--test", "news"],
+            2,
+            "'news' is not NAME=SOURCE,REFERENCE, such as news=news.en,news.de",
+        ),
+        (["--test", "a=none.en,none.de"], 1, "none.en not found"),
+        (["--against", "none"], 1, "model none not found"),
+    ],
+)
+def test_wrong_input_is_one_line(words, status, message):
+    result = CliRunner().invoke(cli.main, ["check", str(MODEL), *words])
+    assert result.exit_code == status
+    assert message in result.stderr
