@@ -288,3 +288,66 @@ def test_wrong_input_is_one_line(words, status, message):
     result = CliRunner().invoke(cli.main, ["check", str(MODEL), *words])
     assert result.exit_code == status
     assert message in result.stderr
+
+
+def every_fourth(wrong):
+    numbers = range(4, 41, 4)
+    return lambda source, target: (
+        wrong(target) if any(f" {number} " in source for number in numbers) else target
+    )
+
+
+def worse_number(target):
+    return target.replace("Nummer", "Nummer 9")
+
+
+def test_a_model_that_is_worse_than_the_old_one_fails(checked, tmp_path):
+    result = checked(every_fourth(worse_number), old=good, status=4)
+    assert "numbers: significantly more lines fail than with OLD (p <0.0001)" in result.stdout
+    assert "news BLEU: significantly worse than OLD's (p " in result.stdout
+    assert f"  OLD          {TARGETS[3]}" in result.stdout
+    path = tmp_path / "limits.yaml"
+    path.write_text("may_be_worse: true")
+    rows = rows_of(
+        checked(every_fourth(worse_number), "--limits", path, "--format", "json", old=good)
+    )
+    assert rows["numbers"]["verdict"] == rows["news BLEU"]["verdict"] == "worse"
+    path.write_text("may_be_worse: true\nquality: {max_bleu_loss: 0.5, max_chrf_loss: 50}")
+    text = checked(every_fourth(worse_number), "--limits", path, old=good, status=4).stdout
+    assert "less than OLD's, at most 0.5 may be" in text
+    assert "The model may not be used: 1 limit is passed." in text
+
+
+def test_a_model_that_is_better_or_the_same_passes(checked):
+    rows = rows_of(checked(good, "--format", "json", old=every_fourth(worse_number)))
+    assert rows["numbers"]["verdict"] == rows["news BLEU"]["verdict"] == "better"
+    assert (rows["numbers"]["value"], rows["numbers"]["old"]) == (0, 25)
+    one = every_fourth(worse_number)
+    same = rows_of(checked(one, "--format", "json", old=one))
+    assert {row["verdict"] for row in same.values()} == {"not significant"}
+    assert {row["p_value"] for row in same.values()} == {1.0}
+
+
+def test_lines_that_only_the_new_model_fails_come_first(checked):
+    def old(source, target):
+        return worse_number(target) if any(f" {n} " in source for n in range(1, 30)) else target
+
+    model = every_fourth(worse_number)
+    examples = rows_of(checked(model, "--format", "json", old=old, status=0))["numbers"]["examples"]
+    assert [each["line"] for each in examples[:3]] == ["news:32", "news:36", "news:40"]
+
+
+def test_scores_are_compared_as_by_score_compare(checked, texts, tmp_path):
+    model = every_fourth(worse_number)
+    rows = rows_of(checked(model, "--format", "json", old=good, status=4))
+    outputs = [tmp_path / "old", tmp_path / "model"]
+    for path, function in zip(outputs, (good, model), strict=True):
+        lines = map(function, SOURCES, TARGETS)
+        path.write_text("".join(f"{line}\n" for line in lines))
+    reference = texts[1].partition(",")[2]
+    words = ["score", outputs[0], reference, "--compare", outputs[1], "--format", "json"]
+    found = CliRunner().invoke(cli.main, list(map(str, words)))
+    system = json.loads(found.stdout)["comparison"]["systems"][1]
+    for key, name in (("bleu", "news BLEU"), ("chrf", "news chrF2")):
+        assert system[key]["p_value"] == rows[name]["p_value"]
+        assert system[key]["score"] == rows[name]["value"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from nmt_cli.commands.model_checks.results import Example, Row
 from nmt_cli.commands.model_checks.shares import MOST_EXAMPLES
 from nmt_cli.commands.model_checks.texts import TestSet, Translations
-from nmt_cli.commands.scoring.system_comparison import Comparison, NamedText
+from nmt_cli.commands.scoring.system_comparison import Comparison, NamedText, p_value_text
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.scorer import Resampling, Scorer
@@ -56,7 +56,7 @@ def _limited(row: Row, key: str, limits: Limits) -> Row:
         if loss is not None and row.old - score > loss:
             problems.append(f"{row.old - score:.2f} less than OLD's, at most {loss:g} may be")
         if row.verdict == "worse" and not limits.may_be_worse:
-            problems.append(f"significantly worse than OLD's (p {row.p_value:.4f})")
+            problems.append(f"significantly worse than OLD's (p {p_value_text(row.p_value)})")
     shown = {"at least {:g}": least, "OLD - {:g}": loss}
     limit = ", ".join(form.format(each) for form, each in shown.items() if each is not None)
     return row._replace(limit=limit, problems=problems)

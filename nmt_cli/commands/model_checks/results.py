@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
+from nmt_cli.commands.scoring.system_comparison import p_value_text
 from nmt_cli.messages.figures import aligned, counted
 from nmt_cli.messages.logs import printable
 from nmt_cli.metrics.significance import Verdict
@@ -41,7 +42,7 @@ class Row(NamedTuple):
         if self.value is None:
             return [self.label, "0", "", "", "", "", "nothing to check"]
         figures = ["" if each is None else f"{each:.2f}" for each in (self.value, self.old)]
-        p_value = "" if self.p_value is None else f"{self.p_value:.4f}"
+        p_value = p_value_text(self.p_value)
         verdict = self.verdict if self.verdict in {"better", "worse"} else None
         outcome = ", ".join(filter(None, [verdict, "FAILS" if self.problems else None]))
         return [self.label, f"{self.lines:,}", *figures, p_value, self.limit, outcome]

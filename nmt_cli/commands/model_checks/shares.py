@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from nmt_cli.commands.model_checks.results import Example, Row
 from nmt_cli.commands.model_checks.texts import Translations
+from nmt_cli.commands.scoring.system_comparison import p_value_text
 from nmt_cli.metrics.significance import Verdict
 
 MOST_EXAMPLES = 5
@@ -60,7 +61,9 @@ class Judge(NamedTuple):
                 f"{sum(fails[0]):,} of {len(lines):,} lines fail, at most {limit:.2%} may"
             )
         if verdict == "worse" and not self.may_be_worse:
-            problems.append(f"significantly more lines fail than with OLD (p {p_value:.4f})")
+            problems.append(
+                f"significantly more lines fail than with OLD (p {p_value_text(p_value)})"
+            )
         return row._replace(
             value=100 * shares[0],
             old=100 * shares[1] if len(shares) > 1 else None,

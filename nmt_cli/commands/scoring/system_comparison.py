@@ -142,10 +142,11 @@ class Comparison(NamedTuple):
 
 def _cells(figures: significance.SystemFigures) -> tuple[str, str]:
     confidence = "" if figures.confidence is None else f" ± {figures.confidence:.2f}"
-    return f"{figures.score:.2f}{confidence}", _p_value(figures.p_value)
+    return f"{figures.score:.2f}{confidence}", p_value_text(figures.p_value)
 
 
-def _p_value(p_value: float | None) -> str:
+def p_value_text(p_value: float | None) -> str:
+    """Return a p-value to read; "" if there is none."""
     if p_value is None:
         return ""
     return f"{p_value:.4f}" if p_value >= SMALLEST_SHOWN else f"<{SMALLEST_SHOWN:.4f}"
