@@ -14,6 +14,8 @@ from nmt_cli.commands.model_checks.quality import quality
 from nmt_cli.commands.model_checks.results import Results, Row
 from nmt_cli.commands.model_checks.shares import Judge
 from nmt_cli.commands.model_checks.texts import TestSet, sets_of_files, sets_of_recipe, translate
+from nmt_cli.commands.model_checks.variants import changed_texts, invariance, variants_of
+from nmt_cli.commands.model_checks.words import frequent_words, single_words
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.files.lines import is_blank
 from nmt_cli.hardware.machine_options import AUTO
@@ -65,12 +67,20 @@ def _checked(
     sets = _test_sets(found[0], options)
     lines = [case for one in sets for case in one.cases if not is_blank(case.text.source)]
     lines += probes(lines)
-    texts = [case.text for case in lines]
+    variants = variants_of([case for case in lines if case.reference is not None])
+    words = frequent_words(found[0], lines[0].text.tag if lines else options.tag)
+    texts = [
+        *(case.text for case in lines),
+        *changed_texts(variants),
+        *(word.text for word in words),
+    ]
     machine = {"device": options.device, "precision": options.precision}
     models = [translate(each.path, texts, options.threads, machine) for each in found]
     judge = Judge(models, limits.may_be_worse)
     rows: list[Row] = [row for one in sets for row in quality(one, models, limits)]
     rows += behaviour(lines, judge, limits.behaviour, glossary)
+    rows += invariance(variants, judge, limits.invariance)
+    rows += single_words(words, found[0], judge, limits.single_words)
     old = str(options.against) if options.against is not None else None
     return Results(str(found[0].path), old, rows, [])
 

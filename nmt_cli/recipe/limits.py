@@ -64,6 +64,38 @@ class BehaviourLimits(Section):
     """A term of the glossary without its translation."""
 
 
+class InvarianceLimits(Section):
+    """The largest share of lines whose variant may be translated in another way."""
+
+    min_chrf: Score = 50.0
+    """chrF2 between both translations below which they count as different."""
+    upper_case: Share | None = None
+    """In capital letters."""
+    title_case: Share | None = None
+    """Each word with a capital letter."""
+    no_end_punctuation: Share | None = None
+    """Without punctuation at the end."""
+    doubled_blanks: Share | None = None
+    """Two blanks in place of one."""
+    typographic_quotes: Share | None = None
+    """Other quotation marks and apostrophes."""
+    typing_errors: Share | None = None
+    """With typing errors, as augment makes them."""
+    decomposed_letters: Share | None = None
+    """In Unicode's NFD."""
+    joined_sentences: Share | None = None
+    """Together with another line."""
+
+
+class WordLimits(Section):
+    """The largest share of single words whose translation may fail."""
+
+    long: Share | None = None
+    """More than three words."""
+    not_in_lexicon: Share | None = None
+    """No piece of it is in the lexicon of MODEL."""
+
+
 class Limits(Section):
     """All limits; None: the figure is only shown."""
 
@@ -71,6 +103,8 @@ class Limits(Section):
     """Whether MODEL may be significantly worse than OLD, in a score or in the lines that fail."""
     quality: QualityLimits = Field(default_factory=QualityLimits)
     behaviour: BehaviourLimits = Field(default_factory=BehaviourLimits)
+    invariance: InvarianceLimits = Field(default_factory=InvarianceLimits)
+    single_words: WordLimits = Field(default_factory=WordLimits)
 
 
 def read_limits(path: Path) -> Limits:

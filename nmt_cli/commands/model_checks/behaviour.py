@@ -200,16 +200,16 @@ def behaviour(
     """Yield a row for each check of the lines and the probes."""
     scorer = chrf_scorer()
     checks = CHECKS if glossary is None else {**CHECKS, "terms": terms_of(glossary)}
+
+    def judged(check: Check, case: Case, models: Translations) -> Judged | None:
+        translation = models.get(case.text, "")
+        fails = check(Line(case.text.source, translation, case.reference, case.languages))
+        if fails is None:
+            return None
+        badness = 0.0
+        if fails and case.reference is not None:
+            badness = 100 - scorer.scores_of_each([translation], [[case.reference]])[0][0]
+        return Judged(fails, case.shown(translation), badness)
+
     for name, check in checks.items():
-
-        def judged(case: Case, models: Translations, check: Check = check) -> Judged | None:
-            translation = models.get(case.text, "")
-            fails = check(Line(case.text.source, translation, case.reference, case.languages))
-            if fails is None:
-                return None
-            badness = 0.0
-            if fails and case.reference is not None:
-                badness = 100 - scorer.scores_of_each([translation], [[case.reference]])[0][0]
-            return Judged(fails, case.shown(translation), badness)
-
-        yield judge.share("behaviour", name, cases, judged, getattr(limits, name))
+        yield judge.share("behaviour", name, cases, partial(judged, check), getattr(limits, name))

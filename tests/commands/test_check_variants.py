@@ -1,0 +1,161 @@
+"""What check finds by variants of a text, and by single words."""
+
+import re
+import shutil
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from nmt_cli.commands import lexicon
+from nmt_cli.commands.model_checks.shares import Judge
+from nmt_cli.commands.model_checks.texts import Case, Text
+from nmt_cli.commands.model_checks.variants import JOINED, VARIANTS, invariance, variants_of
+from nmt_cli.commands.model_checks.words import frequent_words, single_words
+from nmt_cli.recipe.limits import InvarianceLimits, WordLimits
+from nmt_cli.saved.model_directory import find_model
+
+FORMATS = Path(__file__).parents[1] / "formats"
+CASES = [
+    Case(
+        f"t:{n}",
+        Text(f'The café with number {n} in the old street is "open" today.', None),
+        ("en", "de"),
+    )
+    for n in range(1, 31)
+]
+NO_LIMITS = WordLimits()
+WRONG = "Xyz."
+# Whether a text is a variant of its kind, found by other means than how it is made.
+SHOWS: dict[str, re.Pattern[str]] = {
+    "upper_case": re.compile("THE CAFÉ WITH NUMBER"),
+    "title_case": re.compile('In The Old Street Is "open"'),
+    "no_end_punctuation": re.compile('is "open" today$'),
+    "doubled_blanks": re.compile("with  number"),
+    "typographic_quotes": re.compile("is “open” today"),
+    "decomposed_letters": re.compile("cafe\u0301"),
+    JOINED: re.compile(r"today\. The"),
+}
+
+
+def robust(source):
+    """Return a translation that depends on nothing but the numbers, in the form of the source."""
+    found = re.findall(r"\d+", source)
+    text = " ".join(f'Das Café mit der Nummer {n} in der alten Straße ist "offen".' for n in found)
+    return text.upper() if source.isupper() else text
+
+
+def rows(model, **limits):
+    variants = variants_of(CASES)
+    texts = {case.text for case in CASES} | {v.text for each in variants.values() for v in each}
+    judge = Judge([{text: model(text.source) for text in texts}], may_be_worse=False)
+    found = invariance(variants, judge, InvarianceLimits.model_validate(limits))
+    return {row.name: row for row in found}
+
+
+def test_every_variant_has_a_limit_and_a_witness():
+    assert {*VARIANTS, JOINED, "min_chrf"} == set(InvarianceLimits.model_fields)
+    assert {*SHOWS, "typing_errors"} == {*VARIANTS, JOINED}
+
+
+def test_a_model_that_does_not_mind_passes():
+    found = rows(robust, **dict.fromkeys(VARIANTS, 0), min_chrf=99)
+    assert {name: (row.lines, row.value, row.problems) for name, row in found.items()} == {
+        **dict.fromkeys(VARIANTS, (30, 0, [])),
+        JOINED: (15, 0, []),
+    }
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_a_model_that_minds_one_variant_fails_there_alone(name):
+    found = rows(
+        lambda source: WRONG if SHOWS[name].search(source) else robust(source), **{name: 0.5}
+    )
+    assert [each for each, row in found.items() if row.value] == [name]
+    assert found[name].value == 100
+    assert [row.name for row in found.values() if row.problems] == [name]
+    example = found[name].examples[0]
+    assert SHOWS[name].search(example["source"])
+    assert example["translation"] == WRONG
+    assert f"Nummer {example['line'].removeprefix('t:')} " in example["of the unchanged"]
+
+
+def test_typing_errors_are_found_and_the_same_each_time():
+    sources = [each.text.source for each in variants_of(CASES)["typing_errors"]]
+    assert sources == [each.text.source for each in variants_of(CASES)["typing_errors"]]
+    for case, source in zip(CASES, sources, strict=True):
+        words = zip(case.text.source.split(), source.split(), strict=True)
+        assert 1 <= sum(one != other for one, other in words) <= 5
+    texts = {case.text.source for case in CASES} | {
+        unicodedata.normalize("NFC", s) for s in sources
+    }
+    model = rows(lambda source: WRONG if source in sources else robust(source))
+    assert model["typing_errors"].value == 100
+    assert len(texts) == 60
+
+
+def test_the_worst_drop_comes_first_and_the_limit_of_chrf_counts():
+    def model(source):
+        if source.isupper():
+            return WRONG if "NUMBER 9 " in source else robust(source)[:50]
+        return robust(source)
+
+    assert rows(model)["upper_case"].value == pytest.approx(100 / 30)
+    found = rows(model, min_chrf=95)["upper_case"]
+    assert found.value == 100
+    assert found.examples[0]["line"] == "t:9"
+    scores = [float(each["chrF2"]) for each in found.examples]
+    assert scores == sorted(scores)
+
+
+def test_variants_of_long_sets_are_taken_from_all_of_it():
+    many = [CASES[0]._replace(place=str(n)) for n in range(1000)]
+    chosen = [each.cases[0].place for each in variants_of(many)["upper_case"]]
+    assert chosen == [str(n) for n in range(0, 1000, 10)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A real model, with a lexicon."""
+    path = tmp_path_factory.mktemp("words") / "model"
+    shutil.copytree(FORMATS / "format_2/sentencepiece/run/average", path)
+    texts = (FORMATS / f"text/train.{language}" for language in ("en", "de"))
+    lexicon.run(path, *texts, num_frequent=2, num_targets=4)
+    return find_model(path)
+
+
+def test_words_are_whole_words_of_the_text(model):
+    words = [word.text.source for word in frequent_words(model, None)]
+    text = (FORMATS / "text/train.en").read_text().split()
+    assert len(words) == len(set(words)) >= 5
+    assert set(words) <= set(text)
+    assert {word.text.tag for word in frequent_words(model, "<2de>")} == {"<2de>"}
+
+
+def test_single_words_that_grow_or_are_guessed_are_found(model):
+    words = frequent_words(model, None)
+    known = [
+        model.tokenizer.decode(model.lexicon.targets_of(word.piece).tolist()) for word in words
+    ]
+
+    def values(translations, limits=NO_LIMITS):
+        texts = {word.text: each for word, each in zip(words, translations, strict=True)}
+        found = list(single_words(words, model, Judge([texts], False), limits))
+        return [(row.name, row.value) for row in found], [row.problems for row in found]
+
+    first = [" ".join(each.split()[:2]) for each in known]
+    assert values(first)[0] == [("long", 0), ("not_in_lexicon", 0)]
+    long = [f"{each} a b c" for each in first]
+    assert values(long)[0][0] == ("long", 100)
+    other = WordLimits(not_in_lexicon=0.1)
+    figures, problems = values(["☃"] * len(words), other)
+    assert figures == [("long", 0), ("not_in_lexicon", 100)]
+    assert len(problems[1]) == 1
+
+
+def test_without_a_lexicon_only_the_length_counts():
+    model = find_model(FORMATS / "format_2/whitespace/run/average")
+    words = frequent_words(model, None)
+    rows = list(single_words(words, model, Judge([{}], False), WordLimits()))
+    assert [(row.name, row.lines) for row in rows] == [("long", len(words))]
+    assert set(WordLimits.model_fields) == {"long", "not_in_lexicon"}
