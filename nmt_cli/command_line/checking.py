@@ -10,7 +10,7 @@ import click
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
 
-NAMED_SET = re.compile(r"(?P<name>[^=,]+)=(?P<source>[^,]+),(?P<reference>[^,]+)")
+NAMED_SET = re.compile(r"(?P<name>[\w-]{1,40})=(?P<source>[^,]+),(?P<reference>[^,]+)", re.ASCII)
 
 
 def parse_test(text: str) -> tuple[str, Path, Path]:
@@ -29,6 +29,13 @@ def parse_test(text: str) -> tuple[str, Path, Path]:
     "tests",
     type=options.Parsed("NAME=SOURCE,REFERENCE", parse_test),
     help="A text and its references, in place of those of the recipe of MODEL",
+)
+@options.repeated(
+    "--suite",
+    "suites",
+    type=PATH,
+    metavar="FILE",
+    help="JSON lines with what translations must have, and must not have",
 )
 @click.option(
     "--terms",

@@ -77,7 +77,7 @@ HEADINGS: Mapping[str, str] = {
     "Sampling": "--sample --temperature --sample-top-k --sample-top-p",
     "Terms and copies": "--required --banned --glossary --soft-glossary --term-tags --memory "
     "--memory-languages --memory-similarity --protect --protect-strict",
-    "Comparison": "--compare --samples --against --limits",
+    "Comparison": "--compare --samples --against --suite --limits",
     "Picture": "--kind --layers --heads",
     "Output": "--output --format --token-scores --alignments --replace-unknown --keep-pieces "
     "--force",

@@ -13,7 +13,8 @@ from nmt_cli.commands.model_checks.behaviour import behaviour, probes
 from nmt_cli.commands.model_checks.quality import quality
 from nmt_cli.commands.model_checks.results import Results, Row
 from nmt_cli.commands.model_checks.shares import Judge
-from nmt_cli.commands.model_checks.texts import TestSet, sets_of_files, sets_of_recipe, translate
+from nmt_cli.commands.model_checks.suites import Suite
+from nmt_cli.commands.model_checks.texts import sets_of_files, translate
 from nmt_cli.commands.model_checks.variants import changed_texts, invariance, variants_of
 from nmt_cli.commands.model_checks.words import frequent_words, single_words
 from nmt_cli.corpus.text.glossary import Glossary
@@ -21,6 +22,7 @@ from nmt_cli.files.lines import is_blank
 from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages.errors import STATUS_LIMIT_PASSED, UserError
 from nmt_cli.recipe.limits import Limits, read_limits
+from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.model_directory import Model, find_model
 
 
@@ -30,6 +32,7 @@ class CheckOptions:
 
     against: Path | None = None
     tests: Sequence[tuple[str, Path, Path]] = ()  # names, sources and references
+    suites: Sequence[Path] = ()
     terms: Path | None = None
     limits: Path | None = None
     tag: str | None = None
@@ -64,16 +67,21 @@ def run(model: Path, **keywords: Any) -> int:
 def _checked(
     found: Sequence[Model], options: CheckOptions, limits: Limits, glossary: Glossary | None
 ) -> Results:
-    sets = _test_sets(found[0], options)
+    files = [
+        HeldOutFiles(name=name, source=source, target=target)
+        for name, source, target in options.tests
+    ]
+    sets = sets_of_files(files, found[0], options.tag)
     lines = [case for one in sets for case in one.cases if not is_blank(case.text.source)]
     lines += probes(lines)
+    tag, languages = lines[0].text.tag, lines[0].languages
+    suites = [Suite.read(path, tag, languages) for path in options.suites]
+    sets += [one for suite in suites if (one := suite.as_set()).cases]
     variants = variants_of([case for case in lines if case.reference is not None])
-    words = frequent_words(found[0], lines[0].text.tag if lines else options.tag)
-    texts = [
-        *(case.text for case in lines),
-        *changed_texts(variants),
-        *(word.text for word in words),
-    ]
+    words = frequent_words(found[0], tag)
+    texts = [case.text for case in lines] + [word.text for word in words]
+    texts += (case.text for suite in suites for _, case in suite.cases)
+    texts += changed_texts(variants)
     machine = {"device": options.device, "precision": options.precision}
     models = [translate(each.path, texts, options.threads, machine) for each in found]
     judge = Judge(models, limits.may_be_worse)
@@ -81,11 +89,6 @@ def _checked(
     rows += behaviour(lines, judge, limits.behaviour, glossary)
     rows += invariance(variants, judge, limits.invariance)
     rows += single_words(words, found[0], judge, limits.single_words)
+    rows += (row for suite in suites for row in suite.rows(judge, limits.suites))
     old = str(options.against) if options.against is not None else None
     return Results(str(found[0].path), old, rows, [])
-
-
-def _test_sets(model: Model, options: CheckOptions) -> list[TestSet]:
-    if options.tests:
-        return sets_of_files(options.tests, model, options.tag)
-    return sets_of_recipe(model, options.tag)

@@ -105,6 +105,8 @@ class Limits(Section):
     behaviour: BehaviourLimits = Field(default_factory=BehaviourLimits)
     invariance: InvarianceLimits = Field(default_factory=InvarianceLimits)
     single_words: WordLimits = Field(default_factory=WordLimits)
+    suites: Share | None = None
+    """The largest share of lines of each category of a suite that may fail."""
 
 
 def read_limits(path: Path) -> Limits:
@@ -116,7 +118,11 @@ def read_limits(path: Path) -> Limits:
         limits = Limits.model_validate({} if tree.value is None else tree.value)
     except ValidationError as error:
         found = [
-            Finding(place_of(each["loc"], tree.places), dotted(each["loc"]), _text(each))
+            Finding(
+                place_of(each["loc"], tree.places),
+                dotted(each["loc"]),
+                text_of_problem(each, Limits),
+            )
             for each in error.errors(include_url=False)
         ]
         raise error_of([*tree.findings, *found]) from None
@@ -125,18 +131,20 @@ def read_limits(path: Path) -> Limits:
     return limits
 
 
-def _text(details: ErrorDetails) -> str:
-    """Return what is wrong with a value, and what is allowed."""
-    section: type[Section] = Limits
-    if details["type"] == "extra_forbidden":
+def text_of_problem(details: ErrorDetails, section: type[Section]) -> str:
+    """Return what is wrong with a value below ``section``, and what is allowed."""
+    kind, given = details["type"], shown(details["input"])
+    if kind == "extra_forbidden":
         for step in details["loc"][:-1]:
-            section = Limits.model_fields[str(step)].annotation  # type: ignore[assignment]
+            section = section.model_fields[str(step)].annotation  # type: ignore[assignment]
         known = list(section.model_fields)
         meant = nearest(str(details["loc"][-1]), known)
-        return "is not a limit; " + (
-            f"did you mean {' or '.join(meant)}?" if meant else f"here are {', '.join(known)}"
-        )
-    rule = RULES.get(details["type"], details["msg"])
-    if details["type"] == "model_type":
-        rule = "must be a section of limits"
-    return f"{rule.format(**details.get('ctx', {}))}, but is {shown(details['input'])}"
+        if meant:
+            return f"is not a key here; did you mean {' or '.join(meant)}?"
+        return f"is not a key here; those are {', '.join(known)}"
+    if kind in {"missing", "json_invalid"}:
+        return details["msg"]
+    rule = RULES.get(kind, details["msg"])
+    if kind == "model_type":
+        rule = "must have keys and values"
+    return f"{rule.format(**details.get('ctx', {}))}, but is {given}"

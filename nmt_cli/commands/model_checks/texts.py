@@ -10,16 +10,18 @@ from nmt_cli.commands.lines.translation_processes import Processes, opened_engin
 from nmt_cli.corpus.references import References, fitting_tokenizer, references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.files.file_names import RECIPE
-from nmt_cli.files.lines import is_blank, texts_of
+from nmt_cli.files.lines import is_blank
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_settings import languages_of
 from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.model_directory import Model
 from nmt_cli.translating.encoding.language_tags import for_pair
 from nmt_cli.translating.interface.request import Request
 
+GIVE_TEST = "give a text with --test NAME=SOURCE,REFERENCE."
 AT_ONCE = 1024  # lines, so that the progress shows
 
 
@@ -60,69 +62,39 @@ class TestSet(NamedTuple):
     references: References
 
 
-def sets_of_files(
-    named: Sequence[tuple[str, Path, Path]], model: Model, tag: str | None
-) -> list[TestSet]:
-    """Return the sets with these names and files.
+def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) -> list[TestSet]:
+    """Return the sets of these files, or else those of the recipe of ``model``.
 
-    Raises UserError if a file cannot be read or is empty, or if their numbers of lines differ.
+    Raises UserError if the model has no recipe, or if a text cannot be read or is empty.
     """
-    languages = languages_of(for_pair(model.settings, tag, None, None)[0].text)
+    recipe, languages = None, languages_of(for_pair(model.settings, tag, None, None)[0].text)
+    if not files:
+        if not (model.path / RECIPE).exists():
+            raise UserError(f"{model.path} has no recipe that names its test text; {GIVE_TEST}")
+        recipe = read_recipe(str(model.path / RECIPE)).recipe
+        files = recipe.data.test_sets or recipe.data.validation_sets
+        languages = recipe.data.languages
+    kind = "validation" if recipe is not None and not recipe.data.test_sets else "test"
     found = []
-    for name, source, reference in named:
-        sources, targets = map(texts_of, (source, reference))
-        if len(sources) != len(targets):
-            raise UserError(
-                f"{source} has {counted(len(sources), 'line')} but {reference} has "
-                f"{len(targets):,}; line n of one must translate line n of the other."
+    for one in files:
+        pairs = list(ParallelText(one.with_languages(languages)))
+        if not any(source.strip() for source, _ in pairs):
+            raise UserError(f"{one} has nothing to translate; {GIVE_TEST}")
+        targets = [target for _, target in pairs]
+        references = (
+            References(targets, fitting_tokenizer(targets))
+            if recipe is None
+            else references_of(recipe, targets)
+        )
+        name, own = one.name or kind, one.languages or languages
+        cases = [
+            Case(f"{name}:{number}", Text(source, one.tag or tag), own, reference)
+            for number, ((source, _), reference) in enumerate(
+                zip(pairs, references.lines, strict=True), 1
             )
-        if not sources:
-            raise UserError(f"{source} is empty; there is nothing to translate.")
-        references = References(targets, fitting_tokenizer(targets))
-        found.append(_set(name, sources, references, tag, languages))
+        ]
+        found.append(TestSet(name, cases, references))
     return found
-
-
-def sets_of_recipe(model: Model, tag: str | None) -> list[TestSet]:
-    """Return the test sets of the recipe of ``model``, or else its validation sets.
-
-    Raises UserError if the model has no recipe or a text cannot be read.
-    """
-    path = model.path / RECIPE
-    if not path.exists():
-        raise UserError(
-            f"{model.path} has no recipe, so its test text is not known; give one with "
-            "--test NAME=SOURCE,REFERENCE."
-        )
-    recipe = read_recipe(str(path)).recipe
-    found = []
-    for one in recipe.data.test_sets or recipe.data.validation_sets:
-        pairs = list(ParallelText(one.with_languages(recipe.data.languages)))
-        sources, targets = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
-        kind = "test" if recipe.data.test_sets else "validation"
-        languages = one.languages or recipe.data.languages
-        references = references_of(recipe, targets)
-        found.append(_set(one.name or kind, sources, references, one.tag or tag, languages))
-    if not any(each.cases for each in found):
-        raise UserError(
-            f"the recipe of {model.path} names no test text; give one with "
-            "--test NAME=SOURCE,REFERENCE."
-        )
-    return found
-
-
-def _set(
-    name: str,
-    sources: Sequence[str],
-    references: References,
-    tag: str | None,
-    languages: tuple[str, str],
-) -> TestSet:
-    cases = [
-        Case(f"{name}:{number}", Text(source, tag), languages, reference)
-        for number, (source, reference) in enumerate(zip(sources, references.lines, strict=True), 1)
-    ]
-    return TestSet(name, cases, references)
 
 
 def translate(

@@ -1,0 +1,88 @@
+"""Applies test suites: what translations must have and must not have, by category."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli.commands.model_checks.regular_expressions import Question, searched
+from nmt_cli.commands.model_checks.results import Row
+from nmt_cli.commands.model_checks.shares import Judge, Judged
+from nmt_cli.commands.model_checks.texts import Case, TestSet, Text, Translations
+from nmt_cli.corpus.references import References, fitting_tokenizer
+from nmt_cli.corpus.text.glossary import Term
+from nmt_cli.files.lines import is_blank
+from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.suites import SuiteCase, read_suite
+
+TOO_LONG = "the regular expression takes too long: "
+
+
+class Suite(NamedTuple):
+    """A suite, and its lines as texts to translate."""
+
+    name: str
+    cases: Sequence[tuple[SuiteCase, Case]]
+
+    @classmethod
+    def read(cls, path: Path, tag: str | None, languages: tuple[str, str]) -> Suite:
+        """Return the suite of a file. Raises UserError if it or a regular expression is wrong."""
+        cases = read_suite(path)
+        answers = searched((pattern, "") for case in cases for pattern in case.patterns)
+        for (pattern, _), answer in answers.items():
+            if isinstance(answer, str):
+                raise UserError(f"{path}: {pattern!r} is no regular expression: {answer}.")
+        name = path.name.split(".")[0]
+        return cls(
+            name,
+            [
+                (case, Case(f"{name}:{n}", Text(case.source, tag), languages, case.reference))
+                for n, case in enumerate(cases, 1)
+                if not is_blank(case.source)
+            ],
+        )
+
+    def as_set(self) -> TestSet:
+        """Return its lines with references as a test set."""
+        cases = [case for _, case in self.cases if case.reference is not None]
+        references = [case.reference or "" for case in cases]
+        return TestSet(self.name, cases, References(references, fitting_tokenizer(references)))
+
+    def rows(self, judge: Judge, limit: float | None) -> Iterator[Row]:
+        """Yield a row for each category."""
+        answers = searched(
+            (pattern, each.get(case.text, ""))
+            for each in judge.models
+            for wanted, case in self.cases
+            for pattern in wanted.patterns
+        )
+
+        def judged(pair: tuple[SuiteCase, Case], models: Translations) -> Judged | None:
+            wanted, case = pair
+            if not (wanted.patterns or wanted.any_of or wanted.none_of):
+                return None
+            translation = models.get(case.text, "")
+            problems = list(_problems(wanted, translation, answers))
+            example = {**case.shown(translation), "problem": "; ".join(problems)}
+            return Judged(bool(problems), example, len(problems))
+
+        for category in dict.fromkeys(wanted.category for wanted, _ in self.cases):
+            own = [pair for pair in self.cases if pair[0].category == category]
+            yield judge.share(f"suite {self.name}", category, own, judged, limit)
+
+
+def _problems(
+    wanted: SuiteCase, translation: str, answers: Mapping[Question, bool | str | None]
+) -> Iterator[str]:
+    """Yield what is wrong with a translation; forms are found as those of a glossary."""
+    if wanted.any_of and Term("", wanted.any_of).form_in(translation) is None:
+        yield f"it has none of {', '.join(wanted.any_of)}"
+    if (form := Term("", wanted.none_of).form_in(translation)) is not None:
+        yield f"it has {form}"
+    for pattern in wanted.patterns:
+        found, should = answers[pattern, translation], pattern in wanted.matches
+        if found is None:
+            yield f"{TOO_LONG}{pattern}"
+        elif found is not should:
+            yield f"{pattern} {'does not match' if should else 'matches'}"

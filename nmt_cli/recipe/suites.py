@@ -1,0 +1,61 @@
+"""Test suites of ``nmt-cli check``: what translations must have and must not have."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from nmt_cli.files.lines import texts_of
+from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.limits import text_of_problem
+from nmt_cli.recipe.values import Section
+
+Texts = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+]
+
+
+class SuiteCase(Section):
+    """A line of a suite. Lists of one text may be the text itself."""
+
+    source: Annotated[str, Field(min_length=1)]
+    """The text to translate."""
+    any_of: Texts = ()
+    """Its translation has at least one of these."""
+    none_of: Texts = ()
+    """It has none of these."""
+    matches: Texts = ()
+    """All of these regular expressions match in it."""
+    not_matches: Texts = ()
+    """None of these regular expressions matches in it."""
+    category: str = "all"
+    """Results are by category."""
+    reference: str | None = None
+    """A correct translation, for BLEU and chrF2."""
+
+    @property
+    def patterns(self) -> Sequence[str]:
+        """All regular expressions."""
+        return [*self.matches, *self.not_matches]
+
+
+def read_suite(path: Path) -> list[SuiteCase]:
+    """Return the cases in a file of JSON lines; blank lines are left out.
+
+    Raises UserError, with the line, for the first one that is wrong, or if there is none.
+    """
+    found = list[SuiteCase]()
+    for number, line in enumerate(texts_of(path), 1):
+        if line.strip():
+            try:
+                found.append(SuiteCase.model_validate_json(line))
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                key = ".".join(map(str, first["loc"]))
+                problem = text_of_problem(first, SuiteCase)
+                raise UserError(f"{path}:{number}: {key and f'{key}: '}{problem}.") from None
+    if not found:
+        raise UserError(f"{path} has no lines; give an object with a source in each.")
+    return found

@@ -1,0 +1,172 @@
+"""Suites of check: what a translation must have, must not have, and patterns that never end."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.commands import check
+from nmt_cli.commands.model_checks.regular_expressions import searched
+from nmt_cli.commands.model_checks.shares import Judge
+from nmt_cli.commands.model_checks.suites import Suite
+from nmt_cli.messages.errors import UserError
+
+FORMATS = Path(__file__).parents[1] / "formats"
+MODEL = FORMATS / "format_2/whitespace/run/average"
+NEVER_ENDS = "(x+x+)+y"  # in a text of many x without a y
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """Return a function that writes lines to a suite and reads it."""
+
+    def write(*lines):
+        path = tmp_path / "some.jsonl"
+        texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+        path.write_text("".join(f"{text}\n" for text in texts))
+        return Suite.read(path, None, ("en", "de"))
+
+    return write
+
+
+def rows(suite, *models, limit=None):
+    sides = [{case.text: model[case.text.source] for _, case in suite.cases} for model in models]
+    return {row.name: row for row in suite.rows(Judge(sides, may_be_worse=False), limit)}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "good", "bad", "problem"),
+    [
+        ({"any_of": ["Bank", "Ufer"]}, "am Ufer", "an der Uferstraße", "it has none of Bank, Ufer"),
+        ({"any_of": "geht"}, "Geht er?", "er ging", "it has none of geht"),
+        ({"none_of": ["nicht", "kein"]}, "nichts", "das ist kein Haus", "it has kein"),
+        ({"matches": [r"\bH[äa]user?\b", "2"]}, "2 Häuser", "3 Häuser", "2 does not match"),
+        ({"not_matches": r"\d"}, "zwei", "2", r"\d matches"),
+        ({"matches": "^Ein", "not_matches": ["x", "y"]}, "Ein z", "Ein y", "y matches"),
+    ],
+)
+def test_each_condition_decides(suite, wanted, good, bad, problem):
+    read = suite({"source": "a", **wanted}, {"source": "b", **wanted})
+    row = rows(read, {"a": good, "b": bad})["all"]
+    assert (row.lines, row.value) == (2, 50)
+    (example,) = row.examples
+    assert (example["source"], example["translation"], example["problem"]) == ("b", bad, problem)
+    assert example["line"] == "some:2"
+
+
+def test_results_are_by_category_beside_the_old_model(suite):
+    read = suite(
+        {"source": "a", "any_of": "x", "category": "tense"},
+        {"source": "b", "any_of": "x", "category": "names"},
+        {"source": "c", "any_of": "x", "category": "tense"},
+        {"source": "d", "reference": "x", "category": "names"},  # for the scores alone
+        "",
+    )
+    found = rows(
+        read, dict.fromkeys("abcd", "x") | {"a": "y"}, dict.fromkeys("abcd", "y"), limit=0.4
+    )
+    assert [(name, row.lines, row.value, row.old) for name, row in found.items()] == [
+        ("tense", 2, 50, 100),
+        ("names", 1, 0, 100),
+    ]
+    assert found["tense"].problems == ["1 of 2 lines fail, at most 40.00% may"]
+    assert [case.place for case in read.as_set().cases] == ["some:4"]
+
+
+def test_a_pattern_that_never_ends_counts_as_failed(suite, monkeypatch):
+    many = "x" * 60
+    wanted = {"matches": NEVER_ENDS}
+    read = suite(
+        {"source": "a", **wanted}, {"source": "b", **wanted}, {"source": "c", "matches": "z"}
+    )
+    started = time.monotonic()
+    row = rows(read, {"a": many, "b": f"{many}x", "c": "z"})["all"]
+    assert time.monotonic() - started < 30
+    assert row.value == pytest.approx(100 * 2 / 3)
+    assert {each["problem"] for each in row.examples} == {
+        f"the regular expression takes too long: {NEVER_ENDS}"
+    }
+
+
+def test_answers_do_not_depend_on_one_that_is_missing():
+    questions = [
+        ("a", "cab"),
+        (NEVER_ENDS, "x" * 60),
+        ("(", ""),
+        (NEVER_ENDS, "xxy"),
+        ("b$", "abc"),
+    ]
+    answers = searched(questions)
+    assert answers["a", "cab"] is True
+    assert answers[NEVER_ENDS, "x" * 60] is answers[NEVER_ENDS, "xxy"] is None
+    assert "missing ), unterminated subpattern" in str(answers["(", ""])
+    assert answers["b$", "abc"] is False
+    assert searched([(NEVER_ENDS, "xxy")]) == {(NEVER_ENDS, "xxy"): True}
+
+
+def test_texts_are_searched_as_they_are():
+    odd = 'a\u2028"ü\\n\x85👍'
+    assert searched([("ü", odd), ("^a\u2028.*👍$", odd)]) == {
+        ("ü", odd): True,
+        ("^a\u2028.*👍$", odd): True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "2: Invalid JSON: "),
+        ('["a"]', "2: must have keys and values, but is a list"),
+        ({"any_of": "x"}, "2: source: Field required"),
+        ({"source": "a", "anyof": "x"}, "2: anyof: is not a key here; did you mean any_of?"),
+        (
+            {"source": "a", "lang": "x"},
+            "2: lang: is not a key here; those are source, any_of, none_of",
+        ),
+        ({"source": 3}, "2: source: must be text, but is 3"),
+        ({"source": "a", "any_of": [""]}, "2: any_of.0: must not be empty, but is ''"),
+    ],
+)
+def test_a_wrong_line_is_named(suite, line, message):
+    with pytest.raises(UserError) as error:
+        suite({"source": "a"}, line)
+    assert f"some.jsonl:{message}" in str(error.value)
+
+
+def test_a_wrong_pattern_is_named(suite):
+    with pytest.raises(UserError) as error:
+        suite({"source": "a", "matches": "b"}, {"source": "a", "not_matches": "b("})
+    assert "some.jsonl: 'b(' is no regular expression: missing )" in str(error.value)
+    with pytest.raises(UserError) as error:
+        suite()
+    assert "has no lines" in str(error.value)
+
+
+def test_the_command_takes_suites_and_a_limit(tmp_path, monkeypatch):
+    paths = {name: tmp_path / name for name in ("terms.jsonl", "limits.yaml", "en", "de")}
+    paths["terms.jsonl"].write_text(
+        '{"source": "a red car", "any_of": "Auto", "reference": "Auto"}'
+    )
+    paths["limits.yaml"].write_text("suites: 0")
+    paths["en"].write_text("The man is old.\n")
+    paths["de"].write_text("Der Mann ist alt.\n")
+
+    def run(translation, status):
+        monkeypatch.setattr(
+            check, "translate", lambda _, texts, *__: dict.fromkeys(texts, translation)
+        )
+        words = ["check", MODEL, "--test", f"t={paths['en']},{paths['de']}", "--format", "json"]
+        words += ["--suite", paths["terms.jsonl"], "--limits", paths["limits.yaml"]]
+        result = CliRunner().invoke(cli.main, list(map(str, words)))
+        assert result.exit_code == status, result.output
+        return {(row["group"], row["name"]): row for row in json.loads(result.stdout)["checks"]}
+
+    found = run("Auto", 0)
+    assert found["quality", "terms chrF2"]["value"] == 100
+    assert found["suite terms", "all"]["value"] == 0
+    assert run("Wagen", 4)["suite terms", "all"]["problems"] == [
+        "1 of 1 lines fail, at most 0.00% may"
+    ]
