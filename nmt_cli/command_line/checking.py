@@ -47,9 +47,9 @@ def parse_test(text: str) -> tuple[str, Path, Path]:
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "junit"]),
     default="text",
-    help="json has all figures unrounded.",
+    help="json has all figures unrounded; junit is XML for servers of pipelines.",
 )
 @options.tag
 @options.device

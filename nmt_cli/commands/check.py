@@ -10,6 +10,7 @@ from typing import Any
 
 from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.model_checks.behaviour import behaviour, probes
+from nmt_cli.commands.model_checks.junit import as_junit
 from nmt_cli.commands.model_checks.quality import quality
 from nmt_cli.commands.model_checks.results import Results, Row
 from nmt_cli.commands.model_checks.shares import Judge
@@ -60,6 +61,8 @@ def run(model: Path, **keywords: Any) -> int:
     text = results.as_table()
     if options.output_format == "json":
         text = json.dumps(results.as_figures(), indent=2)
+    elif options.output_format == "junit":
+        text = as_junit(results)
     StandardOutput().write(f"{text}\n".encode())
     return STATUS_LIMIT_PASSED if results.problems else 0
 

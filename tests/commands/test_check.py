@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -354,3 +355,31 @@ def test_scores_are_compared_as_by_score_compare(checked, texts, tmp_path):
     for key, name in (("bleu", "news BLEU"), ("chrf", "news chrF2")):
         assert system[key]["p_value"] == rows[name]["p_value"]
         assert system[key]["score"] == rows[name]["value"]
+
+
+def test_junit_has_a_test_for_each_check(checked):
+    figures = json.loads(checked(some(lambda *_: "\x07"), "--format", "json", status=4).stdout)
+    text = checked(some(lambda *_: "\x07"), "--format", "junit", status=4).stdout
+    suites = list(ElementTree.fromstring(text.encode()))
+    assert [each.get("name") for each in suites] == [
+        "quality",
+        "behaviour",
+        "invariance",
+        "single words",
+    ]
+    found = [(s.get("name"), c.get("name"), c) for s in suites for c in s]
+    rows = figures["checks"]
+    assert [(group, name) for group, name, _ in found] == [
+        (row["group"], row["name"].replace("_", " ")) for row in rows
+    ]
+    for row, (_, _, case) in zip(rows, found, strict=True):
+        assert [each.get("message") for each in case.iter("failure")] == (
+            ["; ".join(row["problems"])] if row["problems"] else []
+        )
+        assert bool(list(case.iter("skipped"))) == (row["value"] is None)
+    for suite in suites:
+        for kind, child in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
+            assert int(suite.attrib[kind]) == len(list(suite.iter(child)))
+    (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
+    assert failure.get("message") == "16 of 320 lines fail, at most 0.00% may"
+    assert SOURCES[6] in str(failure.text)

@@ -47,6 +47,13 @@ class Row(NamedTuple):
         outcome = ", ".join(filter(None, [verdict, "FAILS" if self.problems else None]))
         return [self.label, f"{self.lines:,}", *figures, p_value, self.limit, outcome]
 
+    def shown_examples(self) -> Iterator[str]:
+        """Yield the lines of the examples, with a blank line behind each."""
+        for example in self.examples:
+            width = max(map(len, example))
+            yield from (f"  {name:<{width}}  {printable(text)}" for name, text in example.items())
+            yield ""
+
 
 class Results(NamedTuple):
     """All that was found."""
@@ -109,11 +116,7 @@ class Results(NamedTuple):
         for row in self.rows:
             if row.examples and (row.problems or row.verdict == "worse"):
                 yield f"{row.group}, {row.label}: {counted(len(row.examples), 'example')}"
-                for example in row.examples:
-                    width = max(map(len, example))
-                    for name, text in example.items():
-                        yield f"  {name:<{width}}  {printable(text)}"
-                    yield ""
+                yield from row.shown_examples()
 
     def _ending(self) -> Iterator[str]:
         yield from self.notes
