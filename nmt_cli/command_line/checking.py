@@ -51,6 +51,7 @@ def parse_test(text: str) -> tuple[str, Path, Path]:
     default="text",
     help="json has all figures unrounded; junit is XML for servers of pipelines.",
 )
+@options.flag("--no-cost", help="Measure neither speed nor memory.")
 @options.tag
 @options.device
 @options.decoding_precision

@@ -60,7 +60,8 @@ HEADINGS: Mapping[str, str] = {
     "Recipe": "--set --comments --vocabulary-size --lengths --target-tokens-per-second --hours",
     "Teacher": "--teacher-url --teacher-concurrency --teacher-key-variable --max-cost "
     "--price-per-million --reverse-model --taught",
-    "Measures": "--metric --parameters --paper --chrf-word-order --ter --terms --by-line --worst",
+    "Measures": "--metric --parameters --paper --chrf-word-order --ter --terms --by-line --worst "
+    "--no-cost",
     "Text": "--input --input-format --shard --retranslate --source-language --target-language "
     "--split-sentences --markup --tokenize --too-long --translate-everything --lowercase "
     "--columns --text --treebank --downloads --validation --test --seed "

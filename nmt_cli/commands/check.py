@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.model_checks.behaviour import behaviour, probes
+from nmt_cli.commands.model_checks.cost import cost_of
 from nmt_cli.commands.model_checks.junit import as_junit
 from nmt_cli.commands.model_checks.quality import quality
 from nmt_cli.commands.model_checks.results import Results, Row
@@ -19,9 +20,11 @@ from nmt_cli.commands.model_checks.texts import sets_of_files, translate
 from nmt_cli.commands.model_checks.variants import changed_texts, invariance, variants_of
 from nmt_cli.commands.model_checks.words import frequent_words, single_words
 from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.corpus.text.language_codes import label_of, language_identifier
 from nmt_cli.files.lines import is_blank
 from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages.errors import STATUS_LIMIT_PASSED, UserError
+from nmt_cli.messages.proposals import command
 from nmt_cli.recipe.limits import Limits, read_limits
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.model_directory import Model, find_model
@@ -41,6 +44,7 @@ class CheckOptions:
     device: str = AUTO
     precision: str = AUTO
     threads: int | None = None
+    no_cost: bool = False
 
 
 def run(model: Path, **keywords: Any) -> int:
@@ -93,5 +97,16 @@ def _checked(
     rows += invariance(variants, judge, limits.invariance)
     rows += single_words(words, found[0], judge, limits.single_words)
     rows += (row for suite in suites for row in suite.rows(judge, limits.suites))
-    old = str(options.against) if options.against is not None else None
-    return Results(str(found[0].path), old, rows, [])
+    model, old = str(found[0].path), str(found[1].path) if len(found) > 1 else None
+    notes = list(_notes(found[0], languages[1]))
+    cost = [] if options.no_cost else cost_of(found, [case.text for case in lines], machine)
+    return Results(model, old, rows, notes, cost)
+
+
+def _notes(model: Model, language: str) -> Iterator[str]:
+    """Yield what could not be checked, and why."""
+    if model.lexicon is None:
+        make = command("nmt-cli", "lexicon", model.path)
+        yield f"Single words were not looked up: MODEL has no lexicon ({make} SOURCE TARGET)."
+    if label_of(language) not in language_identifier().labels:
+        yield f"py3langid does not know {language}, so only scripts show other languages."

@@ -136,7 +136,14 @@ def checked(texts, monkeypatch):
             return {text: function(text.source, TRANSLATED.get(text.source, "")) for text in wanted}
 
         monkeypatch.setattr(check, "translate", translate)
-        words = ["check", MODEL, *texts, *options, *(["--against", MODEL] if old else [])]
+        words = [
+            "check",
+            MODEL,
+            *texts,
+            "--no-cost",
+            *options,
+            *(["--against", MODEL] if old else []),
+        ]
         result = CliRunner().invoke(cli.main, list(map(str, words)))
         assert result.exit_code == status, result.output
         return result
@@ -263,7 +270,7 @@ def test_every_limit_is_documented_with_its_default():
 
 def test_a_real_model_is_checked_with_the_texts_of_its_recipe(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["check", str(MODEL), "--device", "cpu", "--format", "json"]
+    words = ["check", str(MODEL), "--device", "cpu", "--format", "json", "--no-cost"]
     missing = CliRunner().invoke(cli.main, words)
     assert "validation.en" in missing.stderr
     for language in ("en", "de"):
@@ -383,3 +390,18 @@ def test_junit_has_a_test_for_each_check(checked):
     (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
     assert failure.get("message") == "16 of 320 lines fail, at most 0.00% may"
     assert SOURCES[6] in str(failure.text)
+
+
+def test_cost_is_apart_and_beside_the_old_model(texts):
+    words = ["check", MODEL, *texts, "--against", MODEL, "--device", "cpu", "--format", "json"]
+    words = list(map(str, words))
+    result = CliRunner().invoke(cli.main, words)
+    found = json.loads(result.stdout)
+    assert len(found["cost"]) == 2
+    for cost in found["cost"]:
+        assert cost["ms_of_one_line"] < 1000 < 1000 * cost["lines_per_second"]
+        assert 20 < cost["megabytes_in_memory"] < 500
+        files = sum(each.stat().st_size for each in MODEL.iterdir() if each.name != "lexicon")
+        assert cost["megabytes_on_disk"] == pytest.approx(files / 1e6, abs=0.01)
+    without = json.loads(CliRunner().invoke(cli.main, [*words, "--no-cost"]).stdout)
+    assert without == {**found, "cost": []}

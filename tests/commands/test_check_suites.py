@@ -158,7 +158,15 @@ def test_the_command_takes_suites_and_a_limit(tmp_path, monkeypatch):
         monkeypatch.setattr(
             check, "translate", lambda _, texts, *__: dict.fromkeys(texts, translation)
         )
-        words = ["check", MODEL, "--test", f"t={paths['en']},{paths['de']}", "--format", "json"]
+        words = [
+            "check",
+            MODEL,
+            "--test",
+            f"t={paths['en']},{paths['de']}",
+            "--format",
+            "json",
+            "--no-cost",
+        ]
         words += ["--suite", paths["terms.jsonl"], "--limits", paths["limits.yaml"]]
         result = CliRunner().invoke(cli.main, list(map(str, words)))
         assert result.exit_code == status, result.output

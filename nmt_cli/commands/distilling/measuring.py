@@ -148,7 +148,7 @@ def _facts_of(system: System) -> dict[str, Any]:
         names = ("shortlist", "beam_size", "megabytes", "lines_per_second", "ms_of_one_line")
         return {**facts, **dict.fromkeys(names)}
     beam_size = find_model(system.models[0]).settings.decoding.beam_size
-    megabytes = round(_num_bytes(system) / 1e6, 2)
+    megabytes = round(num_bytes(system) / 1e6, 2)
     return {
         **facts,
         **{"shortlist": system.shortlist, "beam_size": beam_size, "megabytes": megabytes},
@@ -191,7 +191,7 @@ def _scores_of(job: Distillation, target: Path, output: Path) -> dict[str, Any]:
     }
 
 
-def _num_bytes(system: System) -> int:
+def num_bytes(system: System) -> int:
     """Return the bytes on disk of the models in their precision, with all that using them needs."""
     total = 0
     unneeded = {file_names.TRAINING_STATE}

@@ -12,6 +12,12 @@ from nmt_cli.messages.logs import printable
 from nmt_cli.metrics.significance import Verdict
 
 PERCENT = "% of lines that fail"
+COSTS = {  # by their keys
+    "lines_per_second": "  lines/s",
+    "ms_of_one_line": "  ms of one line",
+    "megabytes_in_memory": "  MB of memory",
+    "megabytes_on_disk": "  MB on disk",
+}
 HEADINGS = "check", "lines", "MODEL", "OLD", "p", "limit", ""
 
 Example = Mapping[str, str]  # texts by what they are
@@ -99,7 +105,14 @@ class Results(NamedTuple):
 
     def as_table(self) -> str:
         """Return a table of all checks, and the worst lines of those that fail or are worse."""
-        return "\n".join([*aligned(self.table()), "", *self._examples(), *self._ending()])
+        tables = [*aligned(self.table()), "", *aligned(self.cost_table()), ""]
+        return "\n".join([*tables, *self._examples(), *self._ending()])
+
+    def cost_table(self) -> list[list[str]]:
+        """Return what both models cost, with a heading."""
+        names = ["MODEL", "OLD"][: len(self.cost)]
+        rows = [[name, *(f"{each[key]:,.1f}" for each in self.cost)] for key, name in COSTS.items()]
+        return [["cost, with two threads", *names], *rows] if names else [["cost: not measured"]]
 
     def table(self) -> Iterator[list[str]]:
         """Yield the rows of the table, with a heading for each group."""
