@@ -135,7 +135,8 @@ OPTIONS = {
     }
     | {"--protect", "--translate-everything", "--shortlist", "--memory", "--memory-similarity"},
     "check": (DECODING_OPTIONS - {"--max-tokens-per-device"})
-    | {"--against", "--test", "--suite", "--terms", "--limits", "--format", "--tag", "--no-cost"},
+    | {"--against", "--test", "--suite", "--terms", "--limits", "--format", "--tag", "--no-cost"}
+    | {"--output", "--force"},
     "lexicon": {"--frequent", "--targets", "--by-default", "--workers", "--force", "--quiet"},
     "rescore": DECODING_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"}

@@ -51,6 +51,8 @@ def parse_test(text: str) -> tuple[str, Path, Path]:
     default="text",
     help="json has all figures unrounded; junit is XML for servers of pipelines.",
 )
+@click.option("--output", type=PATH, metavar="PAGE", help="Also write a page in HTML.")
+@options.force
 @options.flag("--no-cost", help="Measure neither speed nor memory.")
 @options.tag
 @options.device

@@ -12,6 +12,7 @@ from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.model_checks.behaviour import behaviour, probes
 from nmt_cli.commands.model_checks.cost import cost_of
 from nmt_cli.commands.model_checks.junit import as_junit
+from nmt_cli.commands.model_checks.page import as_html
 from nmt_cli.commands.model_checks.quality import quality
 from nmt_cli.commands.model_checks.results import Results, Row
 from nmt_cli.commands.model_checks.shares import Judge
@@ -21,11 +22,13 @@ from nmt_cli.commands.model_checks.variants import changed_texts, invariance, va
 from nmt_cli.commands.model_checks.words import frequent_words, single_words
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.text.language_codes import label_of, language_identifier
+from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import is_blank
 from nmt_cli.hardware.machine_options import AUTO
-from nmt_cli.messages.errors import STATUS_LIMIT_PASSED, UserError
+from nmt_cli.messages.errors import STATUS_LIMIT_NOT_MET, UserError
 from nmt_cli.messages.proposals import command
 from nmt_cli.recipe.limits import Limits, read_limits
+from nmt_cli.recipe.model_settings import languages_of
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.model_directory import Model, find_model
 
@@ -45,6 +48,8 @@ class CheckOptions:
     precision: str = AUTO
     threads: int | None = None
     no_cost: bool = False
+    output: Path | None = None
+    force: bool = False
 
 
 def run(model: Path, **keywords: Any) -> int:
@@ -61,14 +66,19 @@ def run(model: Path, **keywords: Any) -> int:
     for each in found:
         if each.settings.trees is not None:
             raise UserError(f"{each.path} parses; check is for models that translate.")
+    if options.output is not None:
+        refuse_file(options.output, replace=options.force)
     results = _checked(found, options, limits, glossary)
+    if options.output is not None:
+        with file_appearing_whole(options.output, replace=options.force) as stream:
+            stream.write(as_html(results, languages_of(found[0].settings.text)).encode())
     text = results.as_table()
     if options.output_format == "json":
         text = json.dumps(results.as_figures(), indent=2)
     elif options.output_format == "junit":
         text = as_junit(results)
     StandardOutput().write(f"{text}\n".encode())
-    return STATUS_LIMIT_PASSED if results.problems else 0
+    return STATUS_LIMIT_NOT_MET if results.problems else 0
 
 
 def _checked(

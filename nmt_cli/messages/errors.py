@@ -14,7 +14,7 @@ SIGNS_OF_FULL_MEMORY = re.compile(
     "|could not create a primitive(?! desc)"
 )
 STATUS_SOME_LINES_FAILED = 3
-STATUS_LIMIT_PASSED = 4  # check finished, and a limit is passed
+STATUS_LIMIT_NOT_MET = 4  # check finished, and a limit is not met
 STATUS_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 

@@ -1,6 +1,8 @@
 """The command check: each fault is planted and found, a good model passes, limits decide."""
 
+import html
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -168,7 +170,7 @@ def test_a_good_model_passes(checked):
     assert json.loads(result.stdout)["may_be_used"] is True
     again = checked(good, "--format", "json")
     assert again.stdout == result.stdout
-    assert "The model may be used: no limit is passed." in checked(good).stdout
+    assert "The model may be used: every limit is met." in checked(good).stdout
 
 
 def some(wrong):
@@ -188,7 +190,7 @@ GROSS = {
 def test_gross_faults_fail_without_limits(checked, name):
     text = checked(some(GROSS[name]), status=4).stdout
     assert f"behaviour, {name}: " in text
-    assert "The model may not be used: 1 limit is passed." in text
+    assert "The model may not be used: 1 limit is not met." in text
     (example, *_) = rows_of(checked(some(GROSS[name]), "--format", "json", status=4))[name][
         "examples"
     ]
@@ -326,7 +328,7 @@ def test_a_model_that_is_worse_than_the_old_one_fails(checked, tmp_path):
     path.write_text("may_be_worse: true\nquality: {max_bleu_loss: 0.5, max_chrf_loss: 50}")
     text = checked(every_fourth(worse_number), "--limits", path, old=good, status=4).stdout
     assert "less than OLD's, at most 0.5 may be" in text
-    assert "The model may not be used: 1 limit is passed." in text
+    assert "The model may not be used: 1 limit is not met." in text
 
 
 def test_a_model_that_is_better_or_the_same_passes(checked):
@@ -405,3 +407,32 @@ def test_cost_is_apart_and_beside_the_old_model(texts):
         assert cost["megabytes_on_disk"] == pytest.approx(files / 1e6, abs=0.01)
     without = json.loads(CliRunner().invoke(cli.main, [*words, "--no-cost"]).stdout)
     assert without == {**found, "cost": []}
+
+
+def test_the_page_has_every_figure_and_example(checked, tmp_path):
+    page = tmp_path / "check.html"
+    model = some(lambda *_: "<b>")
+    figures = json.loads(checked(model, "--format", "json", old=good, status=4).stdout)
+    checked(model, "--output", page, old=good, status=4)
+    text = re.sub(r"<[^>]*>", "\n", page.read_text())  # of the elements, as a reader sees it
+    lines = [html.unescape(line) for line in text.split("\n")]
+    for row in figures["checks"]:
+        assert row["name"].replace("_", " ") in lines
+        if row["value"] is not None:
+            assert f"{row['value']:.2f}" in lines
+            assert f"{row['old']:.2f}" in lines
+        for example in row["examples"]:
+            assert {*example.values()} <= {*lines}
+    assert {*figures["problems"], "no"} <= {*lines}
+    assert not re.search("(src|href)=", page.read_text())
+    before = page.read_bytes()
+    refused = checked(model, "--output", page, old=good, status=1)
+    assert "already exists" in refused.stderr
+    checked(model, "--output", page, "--force", old=good, status=4)
+    assert page.read_bytes() == before
+
+
+def test_examples_of_both_scores_are_printed_once(checked):
+    text = checked(every_fourth(worse_number), old=good, status=4).stdout
+    assert "quality, news BLEU: 5 examples" in text
+    assert "quality, news chrF2: 5 examples" not in text

@@ -7,7 +7,7 @@ from nmt_cli.messages.logs import printable
 
 
 def as_junit(results: Results) -> str:
-    """Return the XML, where a check fails if it passes a limit, with its worst lines."""
+    """Return the XML, where a check fails if a limit is not met, with its worst lines."""
     root = ElementTree.Element("testsuites", name="nmt-cli check")
     for group, rows in results.groups().items():
         counts = {

@@ -46,7 +46,7 @@ def quality(one: TestSet, models: Sequence[Translations], limits: Limits) -> Ite
 
 
 def _limited(row: Row, key: str, limits: Limits) -> Row:
-    """Return the row with its limits, and with those that it passes."""
+    """Return the row with its limits, and with those that are not met."""
     least = getattr(limits.quality, f"min_{key}")
     loss = getattr(limits.quality, f"max_{key}_loss")
     problems, score = [], row.value or 0.0

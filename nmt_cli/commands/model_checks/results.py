@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress
 from typing import Any, NamedTuple
 
 from nmt_cli.commands.scoring.system_comparison import p_value_text
@@ -19,6 +18,7 @@ COSTS = {  # by their keys
     "megabytes_on_disk": "  MB on disk",
 }
 HEADINGS = "check", "lines", "MODEL", "OLD", "p", "limit", ""
+OF_OLD = {3, 4}  # places of headings
 
 Example = Mapping[str, str]  # texts by what they are
 
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     verdict: Verdict | None = None
     unit: str = PERCENT
     limit: str = ""  # in words
-    problems: Sequence[str] = ()  # a sentence for each limit that is passed
+    problems: Sequence[str] = ()  # a sentence for each limit that is not met
     examples: Sequence[Example] = ()  # the worst
 
     @property
@@ -72,17 +72,17 @@ class Results(NamedTuple):
 
     @property
     def problems(self) -> list[str]:
-        """The limits that are passed, as sentences."""
+        """The limits that are not met, as sentences."""
         return [f"{row.group}, {row.label}: {each}" for row in self.rows for each in row.problems]
 
     @property
     def verdict(self) -> str:
         """Whether the model may be used, as a sentence."""
         if not self.problems:
-            return "The model may be used: no limit is passed."
+            return "The model may be used: every limit is met."
         number = len(self.problems)
         are = "limit is" if number == 1 else "limits are"
-        return f"The model may not be used: {number:,} {are} passed."
+        return f"The model may not be used: {number:,} {are} not met."
 
     def groups(self) -> dict[str, list[Row]]:
         """Return the rows of each group."""
@@ -114,20 +114,29 @@ class Results(NamedTuple):
         rows = [[name, *(f"{each[key]:,.1f}" for each in self.cost)] for key, name in COSTS.items()]
         return [["cost, with two threads", *names], *rows] if names else [["cost: not measured"]]
 
+    def shown(self, cells: Sequence[str]) -> list[str]:
+        """Return the cells of a row without those of OLD if there is none."""
+        return [cell for place, cell in enumerate(cells) if self.old or place not in OF_OLD]
+
     def table(self) -> Iterator[list[str]]:
         """Yield the rows of the table, with a heading for each group."""
-        shown = [True, True, True, self.old is not None, self.old is not None, True, True]
-        yield list(compress(HEADINGS, shown))
+        yield self.shown(HEADINGS)
         for group, rows in self.groups().items():
             unit = f", {PERCENT}" if rows[0].unit == PERCENT else ""
-            yield list(compress([f"{group}{unit}", *[""] * 6], shown))
-            for row in rows:
-                label, *others = compress(row.cells(), shown)
+            yield self.shown([f"{group}{unit}", *[""] * (len(HEADINGS) - 1)])
+            for label, *others in map(self.cells, rows):
                 yield [f"  {label}", *others]
 
+    def cells(self, row: Row) -> list[str]:
+        """Return the cells of a check."""
+        return self.shown(row.cells())
+
     def _examples(self) -> Iterator[str]:
+        before: Sequence[Example] = ()  # the scores of a set have the same ones
         for row in self.rows:
-            if row.examples and (row.problems or row.verdict == "worse"):
+            is_bad = row.problems or row.verdict == "worse"
+            if is_bad and row.examples and row.examples is not before:
+                before = row.examples
                 yield f"{row.group}, {row.label}: {counted(len(row.examples), 'example')}"
                 yield from row.shown_examples()
 
