@@ -436,3 +436,14 @@ def test_examples_of_both_scores_are_printed_once(checked):
     text = checked(every_fourth(worse_number), old=good, status=4).stdout
     assert "quality, news BLEU: 5 examples" in text
     assert "quality, news chrF2: 5 examples" not in text
+
+
+def test_terms_are_checked_with_a_limit(checked, tmp_path):
+    terms, limits = tmp_path / "terms.tsv", tmp_path / "limits.yaml"
+    terms.write_text("garden\tGarten ||| Park\nhouse\tHaus\n")
+    limits.write_text("behaviour: {terms: 0.3}")
+    options = ["--terms", terms, "--limits", limits, "--format", "json"]
+    assert rows_of(checked(good, *options))["terms"]["value"] == 0
+    found = rows_of(checked(lambda _, t: t.replace("Garten", "Hof"), *options, status=4))["terms"]
+    assert (found["value"], found["examples"][0]["line"][:5]) == (100, "news:")
+    assert "terms" not in rows_of(checked(good, "--format", "json"))

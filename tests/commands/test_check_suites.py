@@ -1,6 +1,10 @@
 """Suites of check: what a translation must have, must not have, and patterns that never end."""
 
 import json
+import re
+import subprocess
+import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -178,3 +182,29 @@ def test_the_command_takes_suites_and_a_limit(tmp_path, monkeypatch):
     assert run("Wagen", 4)["suite terms", "all"]["problems"] == [
         "1 of 1 lines fail, at most 0.00% may"
     ]
+
+
+def test_the_documented_conversions_make_suites(tmp_path):
+    page = (Path(__file__).parents[2] / "docs/how-to/check-a-model.md").read_text()
+    programs = re.findall(r"^    python3 - .*<<'END'\n((?:    .*\n)*?)    END$", page, re.MULTILINE)
+    dfki, templates = map(textwrap.dedent, programs)
+    item = {"source_sentence": "a", "phenomenon": "p", "positive_regex": "x", "negative_regex": ""}
+    own = [
+        {**item, "positive_tokens": ["b? c"], "negative_tokens": ["d"]},
+        {**item, "positive_regex": "", "positive_tokens": [], "negative_tokens": []},
+    ]
+    items, path = tmp_path / "items.json", tmp_path / "s.jsonl"
+    items.write_text(json.dumps({"items": own}))
+
+    def read(program, *words):
+        command = [sys.executable, "-c", program, *words]
+        path.write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        return Suite.read(path, None, ("en", "de"))
+
+    converted = read(dfki, str(items))
+    first, second = (case for case, _ in converted.cases)
+    assert (first.category, first.reference, second.reference) == ("p", "b? c", None)
+    values = [rows(converted, {"a": text})["p"].value for text in ("ax", "b? c", "b", "d", "dx")]
+    assert values == [0, 0, 100, 100, 100]
+    assert not second.patterns
+    assert len(read(templates).cases) == 4

@@ -8,18 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from nmt_cli.commands.distilling.measuring import System, num_bytes
-from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
 from nmt_cli.commands.model_checks.texts import Text
+from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.saved.model_directory import Model
 from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.translator import Translator
 
 THREADS = 2
 ROUNDS = 3  # of both models in turn, so that another load on the machine meets both of them
@@ -71,20 +71,18 @@ def _megabytes_on_disk(model: Model, precision: str) -> float:
 def main() -> None:
     """Measure one model, which stdin names, with its lines; write the figures to stdout."""
     path, texts, options = json.load(sys.stdin)
+    set_num_threads(THREADS)
+    translator = Translator.load(path, **options)
     requests = [Request(text, line=n, tag=tag) for n, (text, tag) in enumerate(texts, 1)]
-    device = options.pop("device")
-    with opened_engine(Path(path), Processes(1), device, THREADS, options) as engine:
-        list(engine.translate(iter([requests[:WARM_UP]])))
+    translator.translate_window(requests[:WARM_UP])
+    seconds = list[float]()
+    for window in (requests, *([request] for request in requests[:LINES_ALONE])):
         started = time.perf_counter()
-        list(engine.translate(iter([requests])))
-        seconds, times = time.perf_counter() - started, []
-        for request in requests[:LINES_ALONE]:
-            started = time.perf_counter()
-            list(engine.translate(iter([[request]])))
-            times.append(time.perf_counter() - started)
+        translator.translate_window(window)
+        seconds.append(time.perf_counter() - started)
     figures = {
-        "lines_per_second": round(len(requests) / seconds, 1),
-        "ms_of_one_line": round(1000 * median(times), 2),
+        "lines_per_second": round(len(requests) / seconds[0], 1),
+        "ms_of_one_line": round(1000 * median(seconds[1:]), 2),
         "megabytes_in_memory": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
     }
     json.dump(figures, sys.stdout)

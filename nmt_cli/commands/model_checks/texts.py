@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
 from nmt_cli.corpus.references import References, fitting_tokenizer, references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.files.file_names import RECIPE
 from nmt_cli.files.lines import is_blank
+from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
@@ -20,6 +20,7 @@ from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.model_directory import Model
 from nmt_cli.translating.encoding.language_tags import for_pair
 from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.translator import Translator
 
 GIVE_TEST = "give a text with --test NAME=SOURCE,REFERENCE."
 AT_ONCE = 1024  # lines, so that the progress shows
@@ -78,7 +79,7 @@ def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) 
     found = []
     for one in files:
         pairs = list(ParallelText(one.with_languages(languages)))
-        if not any(source.strip() for source, _ in pairs):
+        if all(is_blank(source) for source, _ in pairs):
             raise UserError(f"{one} has nothing to translate; {GIVE_TEST}")
         targets = [target for _, target in pairs]
         references = (
@@ -100,30 +101,29 @@ def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) 
 def translate(
     model: Path, texts: Iterable[Text], threads: int | None, options: Mapping[str, Any]
 ) -> Translations:
-    """Return the translation of each text by ``model``: one process, so always the same.
+    """Return the translation of each text by ``model``, in this process, so always the same.
 
-    That of a text that failed is empty; a warning counts these. ``options`` are those of a
-    translator, with its device. Raises UserError if the model or an option is wrong.
+    That of a text that failed is empty; a warning counts these. ``options`` are those of
+    ``Translator.load``. Raises UserError if the model or an option is wrong.
     """
     wanted = [text for text in dict.fromkeys(texts) if not is_blank(text.source)]
-    requests = [
-        Request(text.source, line=number, tag=text.tag) for number, text in enumerate(wanted, 1)
-    ]
-    device, options = options["device"], {k: v for k, v in options.items() if k != "device"}
-    found = list[str]()
+    set_num_threads(threads)
+    translator, found = Translator.load(model, **options), dict[Text, str]()
     errors = list[str]()
-    with (
-        opened_engine(model, Processes(1), device, threads, options) as engine,
-        logs.progress("Translating", "lines", len(requests)) as counter,
-    ):
-        windows = (requests[start : start + AT_ONCE] for start in range(0, len(requests), AT_ONCE))
-        for translations in engine.translate(windows):
-            found += (each.text for each in translations)
+    with logs.progress("Translating", "lines", len(wanted)) as counter:
+        for start in range(0, len(wanted), AT_ONCE):
+            window = wanted[start : start + AT_ONCE]
+            requests = [
+                Request(each.source, line=number, tag=each.tag)
+                for number, each in enumerate(window, start + 1)
+            ]
+            translations = translator.translate_window(requests)
+            found.update(zip(window, (each.text for each in translations), strict=True))
             errors += (each.error for each in translations if each.error is not None)
-            counter.advance(len(translations))
+            counter.advance(len(window))
     if errors:
         logs.warning(
             f"{model} could not translate {counted(len(errors), 'line')}, the first because "
             f"{errors[0]}; they count as empty."
         )
-    return dict(zip(wanted, found, strict=True))
+    return found
