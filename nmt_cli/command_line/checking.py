@@ -43,7 +43,12 @@ def parse_test(text: str) -> tuple[str, Path, Path]:
     metavar="FILE",
     help="Terms of a --glossary, which translations must have.",
 )
-@click.option("--limits", type=PATH, metavar="FILE", help="Limits in YAML.")
+@click.option(
+    "--limits",
+    type=PATH,
+    metavar="FILE",
+    help="Limits in YAML, beside the default ones; see docs/how-to/check-a-model.md.",
+)
 @click.option(
     "--format",
     "output_format",

@@ -65,7 +65,7 @@ HEADINGS: Mapping[str, str] = {
     "Text": "--input --input-format --shard --retranslate --source-language --target-language "
     "--split-sentences --markup --tokenize --too-long --translate-everything --lowercase "
     "--columns --text --treebank --downloads --validation --test --seed "
-    "--source --num-refs --documents",
+    "--suite --source --num-refs --documents",
     "Model": "--from --source-vocabulary --target-vocabulary --sentencepiece "
     "--target-sentencepiece --quantization --verify --sentences --last --checkpoints --ensemble "
     "--tag --init-from --no-pivot",
@@ -78,7 +78,7 @@ HEADINGS: Mapping[str, str] = {
     "Sampling": "--sample --temperature --sample-top-k --sample-top-p",
     "Terms and copies": "--required --banned --glossary --soft-glossary --term-tags --memory "
     "--memory-languages --memory-similarity --protect --protect-strict",
-    "Comparison": "--compare --samples --against --suite --limits",
+    "Comparison": "--compare --samples --against --limits",
     "Picture": "--kind --layers --heads",
     "Output": "--output --format --token-scores --alignments --replace-unknown --keep-pieces "
     "--force",
