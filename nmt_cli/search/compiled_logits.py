@@ -82,6 +82,11 @@ class CompiledLogits:
         )
         return values
 
+    @property
+    def rows_at_once(self) -> int | None:
+        """As many rows as keep the output's product busy; None if all logits are in memory."""
+        return None if self._layers is None else self._layers.rows_at_once
+
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R]; NaN for a row with a logit that is NaN."""
         values = self.values  # with shortlists, the normalizers are computed with them

@@ -91,6 +91,10 @@ class Logits(Protocol):
     ``restrict`` and ``mean_with`` overwrite the logits.
     """
 
+    @property
+    def rows_at_once(self) -> int | None:
+        """How many rows to ``select`` at a time; None if the logits of all are in memory."""
+
     def within(self, shortlists: Sequence[Shortlist]) -> None:
         """Let only the tokens of the shortlist of each slot [S] follow its hypotheses.
 

@@ -190,9 +190,17 @@ class BeamSearch(ABC, Generic[Model]):
         places = dict[tuple[int, ...], int]()  # of different tokens
         of_each = [places.setdefault(tuple(each.tokens), len(places)) for each in sentences]
         of_different, logits = self._model.encode(list(places), self._beams.settings.bos_id)
+        rows, firsts = np.array(of_each), list[Candidates | None]()
+        at_once = logits.rows_at_once or len(rows)
+        are_all = len(places) == len(rows) <= at_once
+        for first in range(0, len(rows), at_once):
+            own = slice(first, first + at_once)
+            firsts += self._first(logits if are_all else logits.select(rows[own]), sentences[own])
         encoded = [of_different[place] for place in of_each]
-        if len(places) < len(sentences):
-            logits = logits.select(np.array(of_each))
+        return list(map(PreparedSentence, sentences, encoded, firsts))
+
+    def _first(self, logits: Logits, sentences: Sequence[Sentence]) -> list[Candidates | None]:
+        """Return the first tokens of each sentence by its ``logits``; None if some are NaN."""
         _limit(logits, sentences)
         is_nan = np.isnan(logits.normalizers()).tolist()
         number = len(sentences)
@@ -205,8 +213,7 @@ class BeamSearch(ABC, Generic[Model]):
         scores = np.zeros((number, 1), np.float32)
         candidates = self._candidates(logits, scores, states, sentences)
         chosen = [Candidates(*(part[n : n + 1] for part in candidates)) for n in range(number)]
-        firsts = [None if nan else own for nan, own in zip(is_nan, chosen, strict=True)]
-        return list(map(PreparedSentence, sentences, encoded, firsts))
+        return [None if nan else own for nan, own in zip(is_nan, chosen, strict=True)]
 
     def admit(self, prepared: Sequence[PreparedSentence]) -> list[int]:
         """Put each sentence into a free slot; return their numbers, counted from 0 in this search.

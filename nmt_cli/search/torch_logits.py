@@ -86,6 +86,10 @@ class TorchLogits:
         values = self.values.gather(1, tokens[:, None])[:, 0].float() - self._normalizers
         return _read(tokens), _read(values)
 
+    @property
+    def rows_at_once(self) -> None:
+        """Nothing: all are in memory."""
+
     def select(self, rows: Array) -> "TorchLogits":
         """Return a copy of ``rows``, with their restrictions."""
         (at,) = self._sent(rows)

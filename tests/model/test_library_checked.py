@@ -94,6 +94,17 @@ def test_results_without_vnni_are_those_of_sums_in_double_precision(tmp_path, le
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.parametrize("step", ["997", pytest.param("1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("level", ["v3", "v4"])
+def test_functions_of_vectors_are_exact_to_two_units_in_the_last_place(tmp_path, level, step):
+    """For every 997th number in fp32, or for each."""
+    if level not in LEVELS_HERE or shutil.which("gcc") is None:
+        pytest.skip("this CPU has no such level, or there is no gcc")
+    flags = (f"-march=x86-64-{level}", "-ffp-contract=fast", "-fno-math-errno")
+    result = run(compiled(tmp_path, ["gcc"], "functions.c", *flags), step)
+    assert result.returncode == 0, result.stdout
+
+
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 
 

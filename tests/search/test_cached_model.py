@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from nmt_cli.hardware.cpu import num_threads, set_num_threads
+from nmt_cli.model.compiled import layers
+from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import compiled_model
@@ -16,6 +18,7 @@ from nmt_cli.search.beams import StepInput
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
+from nmt_cli.search.search import Search
 from nmt_cli.search.search_size import room_for
 from nmt_cli.search.sentences import NOT_A_NUMBER, SearchSettings, Sentence
 from nmt_cli.search.torch_models import at_precision
@@ -245,6 +248,30 @@ def test_texts_are_encoded_in_groups(library, monkeypatch):
     assert np.array_equal(logits.values, expected_logits.values)
     for own, other in zip(found, expected, strict=True):
         assert all(map(np.array_equal, own, other))
+
+
+def test_first_tokens_are_found_a_few_sentences_at_a_time(library, monkeypatch):
+    """As they are alone, and if some sentences are equal."""
+    numbers, logits = [], CompiledLayers.logits
+
+    def recorded(self, rows):
+        numbers.append(len(rows))
+        return logits(self, rows)
+
+    monkeypatch.setattr(layers, "ROWS_AT_ONCE", {"fp32": 3})
+    monkeypatch.setattr(CompiledLayers, "logits", recorded)
+    settings = SearchSettings(2, 0.6, 1, BOS, EOS)
+    search = Search(compiled(tiny_model(), library), 2, settings)
+    for tokens in ([5, 6, 7, 8, 9, 10, 11], [5, 6, 5, 5, 7, 8, 6, 9], [5] * 7):
+        sentences = [Sentence((token, token + 1), 4) for token in tokens]
+        firsts = [each.first for each in search.prepare(sentences)]
+        assert numbers == [3] * (len(tokens) // 3) + [len(tokens) % 3]
+        for sentence, first in zip(sentences, firsts, strict=True):
+            (alone,) = search.prepare([sentence])
+            assert first is not None
+            assert alone.first is not None
+            assert all(map(np.array_equal, first, alone.first))
+        numbers.clear()
 
 
 def follow_a_random_tree(model, cached=None, beam_size=4, tolerance=1e-5):

@@ -371,13 +371,9 @@ static void round_to_bf16(const float *row, long I, uint16_t *numbers) {
 }
 
 static floats activated(floats x, long activation) {
-    for (int i = 0; i < LANES; i++)
-        switch (activation) {
-            case SWISH: x[i] /= 1.f + expf(-x[i]); break;
-            case GELU: x[i] *= .5f * (1.f + erff(x[i] * .707106781f)); break;
-            case GELU_TANH: x[i] /= 1.f + expf(-1.59576912f * (x[i] + .044715f * x[i] * x[i] * x[i]));
-        }
-    return x;
+    if (activation == GELU) return x * (.5f * (1.f + error_function(x * .707106781f)));
+    floats y = activation == SWISH ? x : 1.59576912f * (x + .044715f * x * x * x);
+    return x / (1.f + exponential(-y));
 }
 
 /* a product of rows by a matrix: ``from`` are the rows, as groups, and ``scales`` [R] are those of int8 */
