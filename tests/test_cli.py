@@ -125,7 +125,15 @@ OPTIONS = {
     },
     "serve": DECODING_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
-    | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
+    | {
+        "--api-keys",
+        "--open",
+        "--allow-origin",
+        "--log-text",
+        "--drain-seconds",
+        "--no-pivot",
+        "--max-seconds",
+    }
     | {
         "--max-document-bytes",
         "--max-body-bytes",
