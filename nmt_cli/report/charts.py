@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,19 +80,20 @@ def _learning_rate(run: RunHistory) -> Curve:
     return Curve(run.training.steps, run.training.column("learning_rate"))
 
 
-def _validation(name: str, figure: str, of_set: str | None) -> dict[str, Any]:
+def _validation(figure: str, of_set: str | None) -> Callable[[RunHistory], Curve]:
     def curve(run: RunHistory) -> Curve:
         figures = run.validated(of_set)
         return Curve(figures.steps, figures.column(figure))
 
-    return {f"Validation {name}" + (f" of {of_set}" if of_set is not None else ""): curve}
+    return curve
 
 
 def all_charts(sets: Sequence[str | None]) -> list[Chart]:
     """Return the charts of runs with these validation sets; None is the one that decides."""
 
-    def validated(name: str, figure: str) -> dict[str, Any]:
-        return {t: c for of_set in sets for t, c in _validation(name, figure, of_set).items()}
+    def validated(name: str, figure: str) -> dict[str, Callable[[RunHistory], Curve]]:
+        titles = [f"Validation {name}" + (f" of {each}" if each else "") for each in sets]
+        return {title: _validation(figure, each) for title, each in zip(titles, sets, strict=True)}
 
     loss = {"Training loss": _training_loss, **validated("loss", "loss")}
     perplexity, bleu = validated("perplexity", "perplexity"), validated("BLEU", "bleu")

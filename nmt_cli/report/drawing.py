@@ -23,9 +23,9 @@ from nmt_cli.report.run_history import RunHistory
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255"
 )  # fmt: skip
-INK, FAINT, GRID = "#222222", "#555555", "#DDDDDD"
-# In a page, these are the variables of its style sheet, which has others for the dark theme.
-VARIABLES = {INK: "text", FAINT: "faint", GRID: "border"} | {
+GREY, PALE = "#555555", "#DDDDDD"
+# In a page, variables of its style sheet take their place, and have other values in dark themes.
+VARIABLES = {GREY: "faint", PALE: "border"} | {
     colour: f"curve-{number}" for number, colour in enumerate(COLOURS)
 }
 DASHES = ("-", "--", ":", "-.")  # one for each round of the colours
@@ -43,19 +43,14 @@ WIDE_RANGE = 1e4  # ratio of values; an axis of this range has at most one label
 LARGEST_WRITTEN_OUT = 1e9  # on an axis; longer numbers leave no room for the curves
 STYLE: dict[Any, Any] = {
     "axes.grid": True,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 11,
     "font.size": 11,
-    "grid.color": GRID,
+    "grid.color": PALE,
     "svg.fonttype": "none",
     "svg.hashsalt": "nmt-cli",  # equal figures give equal names
-    "text.color": INK,
     "text.parse_math": False,
-    "xtick.color": INK,
-    "ytick.color": INK,
 }
 
 
@@ -107,7 +102,7 @@ def figure_of(chart: Chart, runs: Sequence[RunHistory]) -> Figure:
     _set_up_steps(axes, drawn)
     _set_up_values(axes, chart, drawn)
     for index, run in enumerate(runs):
-        _mark_stages(axes, run.stage_starts(), style_of(index)[0] if len(runs) > 1 else FAINT)
+        _mark_stages(axes, run.stage_starts(), style_of(index)[0] if len(runs) > 1 else GREY)
     if legend_rows:
         figure.legend(lines, names, loc="outside lower center", ncols=columns, frameon=False)
     are_smoothed = {curve.raw is not None for curve in curves}
@@ -161,6 +156,9 @@ def _with_variables(svg: str, title: str) -> str:
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg[svg.index("<svg") :])  # other charts have the same
     for colour, name in VARIABLES.items():
         svg = svg.replace(f": {colour.lower()}", f": var(--{name})")
+    # Where a long path crosses itself, its opacity adds up in Chromium; a paler colour does not.
+    paler = r"stroke: color-mix(in srgb, \1 calc(\2 * 100%), var(--card))"
+    svg = re.sub(r"stroke: (var\([^)]*\)); stroke-opacity: ([0-9.]+)", paler, svg)
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
 
 

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
-from itertools import zip_longest
 from string import Template
 from typing import NamedTuple
 
@@ -76,21 +75,15 @@ def folded(heading: str, *parts: str) -> str:
     return f"<details><summary>{escape(heading)}</summary>{''.join(parts)}</details>"
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], keys: Sequence[str] = ()) -> str:
-    """Return a table of short texts and figures.
-
-    ``keys`` are HTML, such as a piece of a curve, before each heading but the first.
-    """
-    head = "".join(
-        f'<th scope="col">{key}{escape(heading)}</th>'
-        for key, heading in zip_longest(["", *keys], headings, fillvalue="")
-    )
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of short texts and figures; without headings it has none."""
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     body = "\n".join(
         f'<tr><th scope="row">{escape(first)}</th>'
         f"{''.join(f'<td>{escape(cell)}</td>' for cell in others)}</tr>"
         for first, *others in rows
     )
-    thead = f"<thead><tr>{head}</tr></thead>" if any(headings) else ""
+    thead = f"<thead><tr>{head}</tr></thead>" if headings else ""
     return f'<div class="wide" tabindex="0"><table>{thead}<tbody>{body}</tbody></table></div>'
 
 

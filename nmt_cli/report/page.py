@@ -11,7 +11,7 @@ from nmt_cli.recipe.keys import changed_keys
 from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report import frame
-from nmt_cli.report.drawing import VARIABLES, Drawing, style_of
+from nmt_cli.report.drawing import Drawing
 from nmt_cli.report.run_history import (
     Floats,
     RunDetails,
@@ -32,7 +32,6 @@ BEST = (
     ("F1", "parseval", 2, np.nanargmax),
     ("number of --validation-script", "script", 4, np.nanargmax),
 )
-CSS_DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
 
 
 def as_html(
@@ -147,7 +146,6 @@ def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str
             for name, values in rows.items()
             if any(values)
         ],
-        [_swatch(index) for index in range(len(runs))] if len(runs) > 1 else (),
     )
 
 
@@ -158,12 +156,6 @@ def _student_table(run: RunHistory) -> str:
     return frame.section(
         f"{run.label} and its teacher", frame.table(headings, rows), *map(frame.note, notes)
     )
-
-
-def _swatch(index: int) -> str:
-    colour, dashes = style_of(index)
-    style = f"border-top-style: {CSS_DASHES[dashes]}; border-color: var(--{VARIABLES[colour]})"
-    return f'<span class="line" style="{style}"></span>'
 
 
 def _differences(runs: Sequence[RunHistory]) -> list[str]:

@@ -263,3 +263,4 @@ def test_pictures_are_twice_800_wide_and_the_same_each_time(runs, monkeypatch):
     assert draw_charts(found) == first
     for drawing in first:
         assert Image.open(io.BytesIO(drawing.png)).width == 1600
+        assert "stroke-opacity" not in drawing.html  # it would add up in a browser
