@@ -251,8 +251,9 @@ def average_checkpoints(run: Path, **given: Any) -> None:
 def report(runs: tuple[Path, ...], **given: Any) -> None:
     """Draw loss, perplexity, BLEU or F1, learning rate and speed of runs, side by side.
 
-    Writes PNG files, and index.html, a page that contains all of them and opens anywhere. A run may
-    still be training. Needs matplotlib.
+    Writes PNG files, and index.html, a page that contains all of them and opens anywhere. That of
+    one run also has translations, the worst lines, and what cleaning dropped. A run may still be
+    training. Needs matplotlib.
     """
     from nmt_cli.commands import report as command
 
