@@ -62,6 +62,7 @@ def _why_not(
             entries = KeysValues(drawn(*heads, d_k, ROOM), drawn(*heads, ROOM, d_v))
             past = Past([entries], beam_size, by_kernel=by_kernel)
             past.start(range(SLOTS), drawn(SLOTS, 1, sum(widths[1:])))
+            past.is_past[:, :, ::2] = True  # up to the end of the room
             parents = torch.zeros(SLOTS, beam_size, dtype=torch.int64, device=device)
             past.advance(parents, parents[:, 0] + 1)
             memory = Memory([entries], beam_size, by_kernel=by_kernel)
