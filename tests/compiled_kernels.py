@@ -1,9 +1,9 @@
 """Compiles our kernels for GPUs that are not here, as they are launched for several models.
 
 Each line of stdout is a kernel in JSON: its name, the width of a head of the model, what it was
-compiled for, the bytes of memory of a block of threads, the registers of a thread, the bytes of a
-thread that these do not hold, and how often each size of a load or a store, in bits, occurs in its
-machine code.
+compiled for, the warps and the bytes of memory of a block of threads, the registers of a thread,
+the bytes of a thread that these do not hold, and how often each size of a load or a store, in bits,
+occurs in its machine code.
 """
 
 import inspect
@@ -74,6 +74,7 @@ def compile_only(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any
             "kernel": f"{Path(kernel.fn.__code__.co_filename).stem}.{kernel.fn.__name__}",
             "d_head": d_head,
             "capability": capability,
+            "warps": options.get("num_warps", 4),
             "constants": constants,
             "shared": compiled.metadata.shared,
             **resources(compiled.asm["cubin"]),

@@ -312,8 +312,9 @@ def sweeps() -> None:
     for module, name, values in (
         (attention, "LARGEST_TILE", (32, 64, 128)),
         (attention, "BACKWARD_NUMBERS", (32 * 64, 64 * 64, 128 * 64)),
+        (attention, "NUMBERS_OF_WARP", (512, 1_024)),
         (sums, "ROWS", (16, 32, 64, 128)),
-        (loss, "CHUNK_ROWS", ({"cuda": 1_024}, {"cuda": 4_096}, {"cuda": 16_384})),
+        (loss, "KERNEL_CHUNK_ROWS", (4_096, 8_192, 16_384)),
     ):
         usual = getattr(module, name)
         for value in values:

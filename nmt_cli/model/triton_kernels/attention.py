@@ -23,6 +23,10 @@ LEAST_TILE, LARGEST_TILE = 32, 128  # rows, unless those of wide heads are fewer
 LEAST_OF_PRODUCT = 16  # rows and columns
 # Numbers of a tile: more do not fit the registers of an A100 or H100, as its assembler reports.
 FORWARD_NUMBERS, BACKWARD_NUMBERS = 128 * 64, 64 * 64
+# Of a tile, for a warp. With half as many, the 32 rows of a short sentence take 1.4 to 2 times as
+# many instructions, and no more of them fit a GPU at a time. With twice as many, larger tiles do
+# not fit the registers.
+NUMBERS_OF_WARP = 1024
 
 
 class Heads(NamedTuple):
@@ -122,7 +126,7 @@ def _launch(
         HAS_DROPOUT=heads.drawn.rate > 0.0,
         IS_ONE_TILE=longest <= tile,
         PRECISION="tf32" if is_rounded else "ieee",
-        num_warps=4 if tile * widest <= BACKWARD_NUMBERS else 8,
+        num_warps=tile * widest // NUMBERS_OF_WARP,
         num_stages=1,
     )
 

@@ -10,6 +10,9 @@ from torch import Tensor
 
 # Enough to keep the products busy; the logits of a chunk are V times as many.
 CHUNK_ROWS = {"cpu": 1024, "cuda": 4096}
+# Of our kernel, which needs no memory beside the logits. After each chunk the gradient of the
+# output weight is read and written: with base, 0.2 GB for each of 7 chunks of a batch, or of 2.
+KERNEL_CHUNK_ROWS, KERNEL_CHUNK_BYTES = 16_384, 5 << 28
 
 
 class LossSums(NamedTuple):
@@ -101,7 +104,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         if wants_gradient:
             rows_gradient, weight_gradient = torch.empty_like(rows), torch.zeros_like(output_weight)
             bias_gradient = None if output_bias is None else torch.zeros_like(output_bias)
-        size = CHUNK_ROWS[rows.device.type]
+        size = _chunk_rows(rows, len(weight), is_by_kernel=is_by_kernel)
         for start in range(0, len(rows), size):
             chunk_rows = rows[start : start + size]  # C D
             chunk_targets = targets[start : start + size]
@@ -147,6 +150,15 @@ class _FusedCrossEntropy(torch.autograd.Function):
         gradients = ctx.saved_tensors
         rows, weight, bias = (None if g is None else g * loss_gradient for g in gradients)
         return rows, weight, None, bias, None, None, None, None
+
+
+def _chunk_rows(rows: Tensor, vocabulary_size: int, *, is_by_kernel: bool) -> int:
+    """Return how many ``rows`` have logits at a time."""
+    usual = CHUNK_ROWS[rows.device.type]
+    if not is_by_kernel:
+        return usual
+    fitting = KERNEL_CHUNK_BYTES // (vocabulary_size * rows.element_size())
+    return max(usual, min(KERNEL_CHUNK_ROWS, fitting))
 
 
 def _by_torch(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:

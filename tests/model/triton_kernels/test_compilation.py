@@ -48,6 +48,8 @@ def test_the_kernels_compile_for_heads_of_each_width_and_fit_the_registers(tmp_p
             most = MOST_WITH_DROPOUT if has_dropout else MOST_SPILLED[capability]
             assert each["spilled"] <= most, each
             assert each["shared"] <= MOST_SHARED, each
+            if each["constants"].get("TILE") == 32 and each["kernel"].startswith("attention"):
+                assert (each["warps"], each["spilled"]) == (2 if width <= 64 else 4, 0), each
         for each in of_model:
             if each["kernel"].startswith("beam_attention"):  # reads no number by itself
                 assert not {"LDG 8", "LDG 16"} & set(each["accesses"]), each

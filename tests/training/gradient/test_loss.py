@@ -68,3 +68,20 @@ def test_targets_whose_probability_underflows_are_exact_too(example):
     sums = label_smoothed_cross_entropy(rows, weight, targets, 0.0)
     expected = F.cross_entropy(logits.double(), targets, reduction="sum")
     assert sums.nll.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vocabulary_size", "is_by_kernel", "expected"),
+    [
+        (torch.bfloat16, 37_000, False, 1_024),
+        (torch.bfloat16, 37_000, True, 16_384),
+        (torch.float32, 37_000, True, 9_068),  # 1.25 GiB of logits
+        (torch.bfloat16, 1_000_000, True, 1_024),
+    ],
+)
+def test_our_kernel_takes_as_many_rows_at_a_time_as_logits_have_room(
+    dtype, vocabulary_size, is_by_kernel, expected
+):
+    rows = torch.zeros(1, 1, dtype=dtype)
+    found = loss_module._chunk_rows(rows, vocabulary_size, is_by_kernel=is_by_kernel)
+    assert found == expected
