@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nmt_cli.model.packing import pack
-from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.transformer import Transformer, round_to_int8
 from nmt_cli.model.triton_support import use_kernels
 from nmt_cli.recipe.sections.model import ModelConfig
 from tests.kernels_in_triton import DEVICE, MARKS
@@ -54,3 +54,24 @@ def test_draws_follow_from_the_seed_and_differ_from_layer_to_layer():
     assert not torch.allclose(found[0], found[2], atol=0.1)
     places = [module.kernel.number for module in model.modules() if hasattr(module, "kernel")]
     assert len(set(places)) == len(places) == 3 + 5
+
+
+@pytest.mark.parametrize(
+    ("norm", "rounds", "are_joined"),
+    [
+        ("post", False, True),
+        ("post", True, False),
+        ("pre", False, False),
+    ],
+)
+def test_products_add_to_the_gradient_of_a_sum_only_where_its_rows_are_multiplied(
+    norm, rounds, are_joined
+):
+    model = model_of(norm=norm)
+    if rounds:
+        round_to_int8(model)
+    use_kernels(model, used=True)
+    found = [module.is_joined for module in model.modules() if hasattr(module, "is_joined")]
+    assert found == [are_joined] * 5
+    use_kernels(model, used=False)
+    assert not any(getattr(module, "is_joined", False) for module in model.modules())
