@@ -38,6 +38,7 @@ from nmt_cli.translating.interface.translation import (
 from nmt_cli.translating.outputs import attended_words
 from nmt_cli.translating.outputs.line_job import LineJob
 from nmt_cli.translating.outputs.unseen_placement import place_runs
+from nmt_cli.translating.segmentation.list_marks import has_letters
 from nmt_cli.translating.segmentation.segments import Output, Span
 from nmt_cli.translating.segmentation.too_long import lacks_sentences
 
@@ -95,11 +96,18 @@ class TranslationBuilder:
         """
         layout, wanted, sizes = job.layout, job.wanted, job.parts_of_each
         parts = in_groups(job.parts, sizes)
+        noted: dict[str, Any] = {
+            "drops_invisible": any(self.known_text.drops_from(part.text) for part in job.parts),
+            "copies_unseen": any(map(_is_unseen, job.sources)),
+            "memory": tuple(job.matches),
+            "is_joined": layout.is_cut,
+            "splits_by_default": layout.is_by_default,
+        }
         if not found:  # all segments are kept
             nothing: list[tuple[()]] = [()] * len(parts)
             outputs = self._outputs(job, nothing, parts)
             links = self._links(job, nothing, parts, outputs)
-            return Translation(layout.filled(outputs), alignment=links, is_joined=layout.is_cut)
+            return Translation(layout.filled(outputs), alignment=links, **noted)
         rankings = [list(kth_of_each(each)) for each in in_groups(found, sizes)]
         is_by_agreement = (wanted.request.choose or self._choose) == "mbr"
         if is_by_agreement:
@@ -121,7 +129,7 @@ class TranslationBuilder:
             num_parts=1 + sum(max(0, size - 1) for size in sizes),
             truncated=job.truncated,
             lacks_sentences=are_few,
-            is_joined=layout.is_cut,
+            **noted,
         )
 
     def _links(
@@ -340,6 +348,12 @@ class TranslationBuilder:
         from nmt_cli.parsing.tree_output import tree_of
 
         return tree_of([self._tokenizer.decode(symbols)], words, replace(form, words="dropped"))
+
+
+def _is_unseen(source: ProtectedText) -> bool:
+    """Return whether a segment is kept, and has letters that the model never saw."""
+    runs = (source.source[run.begin : run.end] for run in source.runs if run.text is None)
+    return source.is_kept and any(map(has_letters, runs))
 
 
 def _not_copied(sources: Sequence[ProtectedText], outputs: Sequence[Output]) -> tuple[str, ...]:

@@ -225,16 +225,6 @@ class LineProcessor:
             else:
                 raise LineError(self._reason(outcome, job.wanted))
         translation = self._translations.build(job, found)
-        drops = any(
-            map(self._translations.known_text.drops_from, (part.text for part in job.parts))
-        )
-        translation = replace(
-            translation,
-            drops_invisible=drops,
-            splits_by_default=job.layout.is_by_default,
-            copies_unseen=any(map(_is_unseen, job.sources)),
-            memory=tuple(job.matches),
-        )
         return strict(translation) if job.wanted.is_strict else translation
 
     def without_copies(self, job: LineJob) -> list[TicketedSentence]:
@@ -383,12 +373,6 @@ def _kept(source: ProtectedText) -> ProtectedText:
         known += source.source[place : run.begin] + run.text_in(source.source)
         place = run.end
     return source._replace(is_kept=True, known=known + source.source[place:])
-
-
-def _is_unseen(source: ProtectedText) -> bool:
-    """Return whether a segment is kept, and has letters that the model never saw."""
-    runs = (source.source[run.begin : run.end] for run in source.runs if run.text is None)
-    return source.is_kept and any(map(has_letters, runs))
 
 
 def _reason_unless_bug(error: Exception) -> str:
