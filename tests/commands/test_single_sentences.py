@@ -2,18 +2,21 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nmt_cli.commands import average_checkpoints, train, translate
+from nmt_cli.commands import attention, average_checkpoints, train, translate
 from nmt_cli.files.atomic_files import read_manifest, write_manifest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.recipe.model_settings import read_settings
 from nmt_cli.saved.model_directory import find_model
+from nmt_cli.training import validation
 from tests.commands.conftest import FP32, TRAIN_OPTIONS
 
 MODEL = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
+TAGGED = ["data.train.0.tag=<2de>", "data.validation.tag=<2de>"]
 RESUMED = {"resume": True, "force": False}
 ONE, TWO = "a dog runs.", "A dog runs. A man sits."
 SAID = (
@@ -47,19 +50,19 @@ def change(model, **entries):
 
 
 def test_every_tenth_source_is_looked_at_and_weighted_as_in_an_epoch(corpus):
-    # The corpora have 80 and 30 pairs: of the second, the numbers go on from 80.
-    written(corpus, "a.en", 80, {0, 9, 11, 50})  # two of the eight that are looked at
-    written(corpus, "b,c.en", 30, {10, 15})  # one of three
-    corpus.write("data/a.de", [f"{TWO} {number}" for number in range(80)])  # does not count
+    # The pairs are numbered through both corpora: of the second, the eighth is number 90.
+    written(corpus, "a.en", 83, {0, 9, 11, 80})  # two of the nine that are looked at
+    corpus.write("data/a.de", [f"{TWO} {number}" for number in range(83)])  # does not count
+    written(corpus, "b,c.en", 30, {6, 10, 17})  # one of three
     corpus.prepare()
     assert [each["found"]["one_sentence"] for each in read_manifest(corpus.output)["train"]] == [
-        {"lines": 6, "of": 8},
+        {"lines": 7, "of": 9},
         {"lines": 2, "of": 3},
     ]
-    assert corpus.opened().single_sentences == round(8 / 11, 4)
+    assert corpus.opened().single_sentences == round(9 / 12, 4)
     weights = ["data.train.0.weight=2", "data.train.1.weight=0"]
-    assert corpus.opened(*weights).single_sentences == 6 / 8
-    assert corpus.opened("data.train.1.weight=3").single_sentences == round(12 / 17, 4)
+    assert corpus.opened(*weights).single_sentences == round(7 / 9, 4)
+    assert corpus.opened("data.train.1.weight=3").single_sentences == round(13 / 18, 4)
 
 
 def test_models_keep_the_share_of_all_that_they_were_trained_on(corpus):
@@ -138,6 +141,45 @@ def test_the_command_says_once_which_lines_it_cut(single, tmp_path, capfd, worke
     assert whole == translated(MODEL, tmp_path, lines, workers=workers)
     assert [one == other for one, other in zip(found, whole, strict=True)] == [True, False, True]
     assert "Translated each sentence" not in capfd.readouterr().err
+
+
+def test_a_model_that_parses_gets_a_line_as_one_sentence(single, tmp_path):
+    parser = MODEL.parents[3] / "format_3/treebank/run/average"
+    expected = translated(parser, tmp_path, [TWO])
+    for file in parser.iterdir():
+        (single / file.name).write_bytes(file.read_bytes())
+    change(single, single_sentences=1.0)
+    assert translated(single, tmp_path, [TWO]) == expected
+
+
+def test_attention_is_that_of_a_line_as_one_sentence(single, tmp_path):
+    records = list[Any]()
+    for model in (single, MODEL):
+        output = tmp_path / "attention.json"
+        attention.run(model, "jay eel. yonder crow!", output=output, force=True, device="cpu")
+        records.append(json.loads(output.read_text()) | {"model": ""})
+    assert records[0] == records[1]
+
+
+@pytest.mark.parametrize(("tags", "expected"), [([], 1.0), (TAGGED, None)])
+def test_validation_cuts_lines_unless_they_have_tags(corpus, monkeypatch, tags, expected):
+    corpus.prepare(*SMALL, *tags)
+    shares = []
+
+    class Recording(validation.Translator):
+        def __init__(self, settings, *others, **options):
+            shares.append(settings.single_sentences)
+            super().__init__(settings, *others, **options)
+
+    monkeypatch.setattr(validation, "Translator", Recording)
+    measuring = "validation={every_steps: 1, bleu: greedy}"
+    train.run(
+        "./small.yaml",
+        overrides=[*SMALL, *tags, measuring],
+        run_dir=Path("run"),
+        **TRAIN_OPTIONS,
+    )
+    assert shares == [expected]
 
 
 def test_the_source_language_has_an_effect_where_lines_may_be_cut(single, tmp_path):

@@ -151,9 +151,10 @@ def test_a_line_with_a_tag_in_its_text_keeps_it_for_all(copying):
 
 
 def test_protected_text_and_list_marks_stay_whole(copying):
-    strict = copying(constraints=Constraints(protect=[r"run\. A"]))
-    numbers, (found,) = translated(strict, TWO)
-    assert (numbers, found.splits_by_default) == ([1], False)
+    protecting = Constraints(protect=[r"run\. A"])
+    numbers, found = translated(copying(constraints=protecting), f"  {TWO} ")
+    assert (numbers, found) == translated(copying(None, constraints=protecting), f"  {TWO} ")
+    assert numbers == [1]
     numbers, (found,) = translated(copying(), f"1. {TWO}")
     assert (numbers, found.text, found.splits_by_default) == ([2], f"1. {TWO}", True)
     numbers, (found,) = translated(copying(), "1. Two dogs run.")

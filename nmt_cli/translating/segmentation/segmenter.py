@@ -211,7 +211,7 @@ def with_marks(
     No mark is cut off that is in protected text, or in a term, together with what follows.
     """
     segments = cut(text)
-    texts, gaps, is_by_default = list[str](), [segments.gaps[0]], segments.is_by_default
+    texts, gaps = list[str](), [segments.gaps[0]]
     for segment, gap in zip(segments.texts, segments.gaps[1:], strict=True):
         rest = segment
         for _ in range(MOST_MARKS):
@@ -227,8 +227,7 @@ def with_marks(
         gaps[-1] += found.gaps[0]
         texts += found.texts
         gaps += [*found.gaps[1:-1], found.gaps[-1] + gap]
-        is_by_default |= found.is_by_default
-    return Segments(texts, gaps, is_by_default=is_by_default)
+    return Segments(texts, gaps, is_by_default=segments.is_by_default)
 
 
 def _mark_before(text: str, language: str, wanted: Wanted) -> re.Match[str] | None:
