@@ -13,6 +13,7 @@ from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.recipe.model_settings import read_settings
 from nmt_cli.saved.model_directory import find_model
 from nmt_cli.training import validation
+from nmt_cli.translating.translator import Translator
 from tests.commands.conftest import FP32, TRAIN_OPTIONS
 
 MODEL = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
@@ -166,7 +167,7 @@ def test_validation_cuts_lines_unless_they_have_tags(corpus, monkeypatch, tags, 
     corpus.prepare(*SMALL, *tags)
     shares = []
 
-    class Recording(validation.Translator):
+    class Recording(Translator):
         def __init__(self, settings, *others, **options):
             shares.append(settings.single_sentences)
             super().__init__(settings, *others, **options)
