@@ -273,7 +273,7 @@ def test_each_option_that_affects_the_output_changes_the_hash():
         **dict.fromkeys(("beam_size", "length_penalty", "max_extra_length", "n_best"), 7),
         **{name: True for name, value in vars(TranslatorOptions()).items() if value is False},
         **{"choose": "mbr", "too_long": "error", "tokenize": "off", "source_language": "en"},
-        **{"target_language": "en"},
+        **{"target_language": "en", "split_sentences": False},
         **{"markup": "html", "tag": "<b>", "well_formed_trees": False, "shortlist": False},
         **{"sampling": Sampling(seed=0), "constraints": Constraints(min_length=1)},
         **dict.fromkeys(("max_tokens_per_device", "precision"), 7),
@@ -290,6 +290,7 @@ def test_each_option_that_affects_the_output_changes_the_hash():
     for name, value in values.items():
         constraints = Constraints(**{name: value})
         hashes[f"constraints.{name}"] = hash_of(TranslatorOptions(constraints=constraints), {})
+    hashes["split"] = hash_of(TranslatorOptions(split_sentences=True), {})
     hashes["zero"] = hash_of(TranslatorOptions(length_penalty=0.0), {})
     hashes["seed"] = hash_of(TranslatorOptions(sampling=Sampling(seed=1)), {})
     hashes["format"] = hash_of(TranslatorOptions(), {"format": "tsv"})
