@@ -54,7 +54,7 @@ def test_every_tenth_source_is_looked_at_and_weighted_as_in_an_epoch(corpus):
     # The pairs are numbered through both corpora: of the second, the eighth is number 90.
     written(corpus, "a.en", 83, {0, 9, 11, 80})  # two of the nine that are looked at
     corpus.write("data/a.de", [f"{TWO} {number}" for number in range(83)])  # does not count
-    written(corpus, "b,c.en", 30, {6, 10, 17})  # one of three
+    written(corpus, "b,c.en", 30, {0, 10, 17})  # one of three
     corpus.prepare()
     assert [each["found"]["one_sentence"] for each in read_manifest(corpus.output)["train"]] == [
         {"lines": 7, "of": 9},
