@@ -16,6 +16,7 @@ from nmt_cli.translating.translator import Translator
 from tests import fake_models
 from tests.fake_models import ByteTokenizer, tiny_recipe
 
+TEXT = {"type": "sentencepiece", "vocabulary_size": 300}
 TWO = "Two dogs run. A man sits."
 SEVERAL = [
     ("en", TWO, 2),
@@ -37,6 +38,8 @@ SINGLE = [
     ("en", "two dogs"),
     ("en", "Wait... and see."),
     ("en", "It costs approx. three euros."),
+    ("en", "he says &quot; no . &quot;"),
+    ("en", 'He leaves. "'),
     ("de", "Am 7. Mai kommt Hr. Braun."),
     ("de", "Im 12. Stock sitzt z. B. Anna."),
     ("fr", "Je pense que M. Noir et J. R. dorment."),
@@ -59,7 +62,7 @@ def copying(monkeypatch):
             lambda recipe, size: settings_of(recipe, size, single_sentences=share),
         )
         languages = {"source_language": language, "target_language": language}
-        recipe = recipe or tiny_recipe(data=languages)
+        recipe = recipe or tiny_recipe(data=languages, tokenizer=TEXT)
         return fake_models.copying(monkeypatch, recipe=recipe, **options)
 
     return make
@@ -104,6 +107,12 @@ def test_other_models_get_the_whole_line(copying, share):
     assert not found.splits_by_default
 
 
+def test_text_in_pieces_stays_whole(copying):
+    recipe = tiny_recipe(tokenizer={"type": "whitespace"})
+    assert translated(copying(recipe=recipe), "a n@@ .@@ Y@@ . store")[0] == [1]
+    assert translated(copying(recipe=recipe), TWO)[0] == [1]
+
+
 def test_an_unknown_language_has_no_rules(copying):
     numbers, (found,) = translated(copying(language="und"), TWO)
     assert (numbers, found.error) == ([1], None)
@@ -146,7 +155,7 @@ def test_a_line_with_a_tag_in_its_text_keeps_it_for_all(copying):
     assert translated(copying(), *lines)[0] == [1, 2]
     tagged = {"source": "none.en", "target": "none.de", "tag": "2de"}
     plain = {"source": "none.gl", "target": "none.de"}
-    recipe = tiny_recipe(data={"train": [tagged, plain]})
+    recipe = tiny_recipe(data={"train": [tagged, plain]}, tokenizer=TEXT)
     assert translated(copying(recipe=recipe), *lines)[0] == [1, 1]
 
 
@@ -173,7 +182,7 @@ def test_an_ensemble_is_as_its_least_model(monkeypatch, copying):
     assert least_share(0.9, 1.0) == 0.9
     assert least_share(None, 1.0) is None
     translator, _ = copying()
-    recipe = tiny_recipe()
+    recipe = tiny_recipe(tokenizer=TEXT)
     for other, number in ((1.0, 2), (None, 1)):
         of_other = settings_of(recipe, ByteTokenizer.size, single_sentences=other)
         member = type("Member", (), {"settings": of_other, "model": translator._engine.model})()

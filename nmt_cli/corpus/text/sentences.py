@@ -1,5 +1,6 @@
 """Cuts text into sentences, by the rules of its language."""
 
+import html
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -31,13 +32,14 @@ def cut_sentences(text: str, language: str) -> list[str]:
 def certain_sentences(text: str, language: str) -> list[str]:
     """Return what ``cut_sentences`` returns, with sentences joined that may be one.
 
-    They may be one where the second begins with a small letter, if the text has capitals, and where
-    the first ends in a letter, a short number or a word such as "Dr" with a full stop: "M. Noir",
-    "am 7. Mai".
+    They may be one where the second has no letters, or begins with a small one in a text with
+    capitals, and where the first ends in a letter, a short number or a word such as "Dr" with a
+    full stop: "M. Noir", "am 7. Mai".
     """
     found, has_capitals = list[str](), not text.islower()
     for sentence in cut_sentences(text, language):
-        goes_on = has_capitals and sentence.lstrip()[:1].islower()
+        letters = [each for each in html.unescape(sentence) if each.isalpha()]
+        goes_on = not letters or (has_capitals and sentence.lstrip()[:1].islower())
         if found and (goes_on or _may_go_on(found[-1])):
             found[-1] += sentence
         else:

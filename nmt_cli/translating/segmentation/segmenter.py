@@ -70,7 +70,10 @@ class Segmenter:
         self.copies_unseen = self.keeps_text and not options.replace_unknown
         self._split_sentences, self._markup = options.split_sentences, options.markup
         limits = options.constraints.min_length or options.constraints.max_length  # of a whole line
-        self._may_split = settings.is_of_single_sentences and not (self._is_parser or limits)
+        is_in_pieces = settings.text.type == "whitespace"  # in which marks may be parts of words
+        self._may_split = settings.is_of_single_sentences and not (
+            self._is_parser or is_in_pieces or limits
+        )
         self._markup_refused: str | None = None
         if options.keep_pieces:
             self._markup_refused = KEPT_PIECES
