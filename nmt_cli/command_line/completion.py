@@ -1,27 +1,32 @@
 """What shells complete: recipes, runs and keys; and the scripts that make shells do so."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 from nmt_cli.command_line.usage import HelpfulCommand
 from nmt_cli.messages.proposals import NAMES, OPUS
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 KEYS = Path(__file__).with_name("recipe_keys.txt")  # made by: python -m tests.reference_pages
 VARIABLE = "_NMT_CLI_COMPLETE"  # click's name for it, made of the program's
 
 
-def keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Return the keys of a recipe, as --set takes them."""
     known = KEYS.read_text(encoding="utf-8").splitlines()
-    return [CompletionItem(f"{key}=") for key in known if key.startswith(incomplete)]
+    return [f"{key}=" for key in known if key.startswith(incomplete)]
 
 
-def datasets(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def datasets(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Return the data sets of data get, and how the name of a corpus of OPUS begins."""
-    return [CompletionItem(name) for name in (*NAMES, OPUS) if name.startswith(incomplete)]
+    return [name for name in (*NAMES, OPUS) if name.startswith(incomplete)]
 
 
 def _shipped_recipes() -> list[str]:
@@ -42,6 +47,8 @@ def _names_and_files(
     """Return what completes the names from all ``sources``, and lets the shell complete files."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # commands that run need none
+
         names = (name for source in sources for name in source())
         found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
         return [CompletionItem(incomplete, type="file"), *found]
@@ -63,6 +70,8 @@ def completion(context: click.Context, shell: str) -> None:
     bash, in ~/.bashrc: eval "$(nmt-cli completion bash)"; zsh, in ~/.zshrc: eval "$(nmt-cli
     completion zsh)"; fish: nmt-cli completion fish > ~/.config/fish/completions/nmt-cli.fish
     """
+    from click.shell_completion import get_completion_class
+
     program = context.find_root()
     script = get_completion_class(shell)
     assert script is not None

@@ -1,15 +1,10 @@
-"""Messages about wrong use of the command line, which propose what the user may have meant.
+"""Commands and groups that answer wrong use with a proposal, and what commands ask of click.
 
-Modules that need the recipe's keys are imported in functions, to keep ``--help`` fast.
+What makes proposals is imported when there is something to propose: commands start sooner.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
@@ -19,22 +14,9 @@ from nmt_cli.command_line.help_pages import CommandWithHelp, GroupWithHelp
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.extras import LEFT_OUT, naming_missing_package
-from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
-from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
+from nmt_cli.messages.proposals import any_of
 
-TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
-LIST_SEPARATOR = re.compile(r"[\s,:]+")
-# What other programs call the languages of a text; these options may also name a file.
-LANGUAGES = {
-    "--source-language": {"source", "src", "from", "lang"},
-    "--target-language": {"target", "tgt", "trg", "to", "lang"},
-}
-LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})*")
-# A learning rate as large as LEAST_FACTOR is a factor of the paper's, as in recipes of OpenNMT-py.
-RATE, FACTOR, LEAST_FACTOR = "training.peak_learning_rate", "training.learning_rate_factor", 0.1
-# With weight decay, the adam of fairseq is our adamw.
-DECAYED, DECAYED_ADAM = ("training.optimizer", "training.weight_decay"), "adamw"
 # Packages that these commands need, but do not import first: run and compare score and train.
 NEEDED_LATER = {"run": LEFT_OUT, "compare": LEFT_OUT, "get": ("requests",)}
 
@@ -50,9 +32,13 @@ class HelpfulCommand(CommandWithHelp):
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise click.UsageError(_Unknown.found(ctx, given, error).message(), ctx) from None
+            from nmt_cli.command_line.meant import UnknownOption
+
+            raise click.UsageError(UnknownOption.found(ctx, given, error).message(), ctx) from None
         if rest and not ctx.resilient_parsing:
-            raise click.UsageError(_unexpected(ctx, rest), ctx)
+            from nmt_cli.command_line.meant import unexpected
+
+            raise click.UsageError(unexpected(ctx, rest), ctx)
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -86,8 +72,10 @@ class HelpfulGroup(GroupWithHelp):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
+            from nmt_cli.command_line.meant import command_meant
+
             text = f"No such command {args[0]}"
-            raise click.UsageError(f"{text}{_command_meant(self, args[0])}", ctx) from None
+            raise click.UsageError(f"{text}{command_meant(self, args[0])}", ctx) from None
 
 
 def words_of_this_command() -> list[str]:
@@ -119,272 +107,3 @@ def _refuse_stdin_twice(ctx: click.Context) -> None:
             f"- (standard input) is given for {any_of(list(dict.fromkeys(names)), 'and')}, but can "
             "be read once only; give the name of the other file."
         )
-
-
-class _Unknown:
-    """An option that the command does not have, as the user wrote it."""
-
-    def __init__(self, ctx: click.Context, name: str, value: str | None) -> None:
-        self._ctx, self._name, self._value = ctx, name, value
-        self._own = _options_of(ctx.command)
-        self._command = ctx.command_path.partition(" ")[2]
-        # What other toolkits call by this name: the command here, and its option or argument.
-        self._places = [
-            (row, *place.partition(" ")[::2]) for row in renamed(name) for place in row.places()
-        ]
-
-    @classmethod
-    def found(cls, ctx: click.Context, given: Sequence[str], error: click.NoSuchOption) -> _Unknown:
-        """Return the whole option that click refused; its error reports -beam_size as -b."""
-        wanted = error.option_name
-        for argument, following in zip(given, [*given[1:], "-"], strict=False):
-            name, equals, value = argument.partition("=")
-            is_short = not wanted.startswith("--") and re.match("-[^-]", name) is not None
-            if name == wanted or (is_short and wanted[1] in name[1:]):
-                if not equals and following[:1] != "-":
-                    return cls(ctx, name, following)
-                return cls(ctx, name, value if equals else None)
-        return cls(ctx, wanted, None)
-
-    def message(self) -> str:
-        """Return the message with the likeliest proposal."""
-        return f"No such option {self._name}{next(filter(None, self._proposals()), '.')}"
-
-    def _proposals(self) -> Iterator[str]:
-        """Yield what may have been meant, the likeliest first; some are empty."""
-        why = missing_here(self._name)
-        explained = f": {why}." if why else ""
-        key, equals, value = (self._value or "").partition("=")
-        if self._name == "--set" and equals:
-            yield _Unknown(self._ctx, key.rpartition(".")[2], value)._called_so()
-        yield self._called_so()
-        yield self._language()
-        if (self._command, plain(self._name)) == ("score", "glossary"):  # else it would be a key
-            yield self._option(["--terms"])
-        yield from self._by_table()
-        keys = _keys_of(self._name, also_near=False)
-        yield self._option([o for o in self._own if plain(o) in map(_last_part, keys)])
-        in_table = plain(self._name) in names_of_keys()
-        fits = in_table or self._value is None or any(_accepts(key, self._value) for key in keys)
-        if "--set" not in self._own or not fits:
-            yield explained
-        yield self._keys(keys)
-        yield explained
-        yield self._of_another_command()
-        yield from (self._option([o], row) for row, _, o in self._places if o in self._own)
-        yield from (f". Here it is {c} {o}." for _, c, o in self._places if o.startswith("--"))
-        yield self._option(nearest(self._name, [o for o in self._own if o != "--set"]))
-        if "--set" in self._own:
-            yield self._keys(_keys_of(self._name, also_near=True))
-
-    def _called_so(self) -> str:
-        return self._option([o for o in self._own if plain(o) == plain(self._name)])
-
-    def _language(self) -> str:
-        value, name = self._value or "", plain(self._name)
-        if not LANGUAGE_CODE.fullmatch(value) or Path(value).exists():
-            return ""
-        return self._option(
-            [o for o, names in LANGUAGES.items() if o in self._own and name in names]
-        )
-
-    def _by_table(self) -> Iterator[str]:
-        for row, command, thing in self._places:
-            if command != self._command or not thing:
-                continue
-            if thing.startswith("--"):
-                yield self._option([thing], row)
-            else:
-                words = _arguments(self._ctx, thing, self._value)
-                whole = f"{self._ctx.command_path} {words}"
-                yield f". {thing} is an argument without a name: {whole}."
-
-    def _option(self, names: Sequence[str], row: Renamed | None = None) -> str:
-        """Return a proposal of the options ``names`` of this command, with the user's value."""
-        if not names:
-            return ""
-        value = self._value_for(names[0])
-        if row is not None and row.example:
-            value = row.value_here(self._value or "") or row.example
-        proposed = [f"{o} {value}" if value and not self._own[o].is_flag else o for o in names]
-        note = f" ({row.note})" if row is not None and row.note else ""
-        return f". Did you mean {' or '.join(proposed)}{note}?"
-
-    def _value_for(self, name: str) -> str:
-        """Return the user's value if the option takes it."""
-        if self._value is None or self._own[name].is_flag:
-            return ""
-        try:
-            self._own[name].type.convert(self._value, self._own[name], self._ctx)
-        except click.BadParameter:
-            return ""
-        return shlex.quote(self._value)
-
-    def _keys(self, keys: Sequence[str]) -> str:
-        """Return a proposal to set one of ``keys``, if possible to the user's value."""
-        if not keys:
-            return ""
-        in_table = plain(self._name) in names_of_keys()
-        if in_table and list(keys) == [RATE] and _number(self._value) >= LEAST_FACTOR:
-            keys = [FACTOR]
-        rows = [row for row in renames() if keys[0] in row.places()] or [Renamed(keys[0])]
-        by_name = [row for row in rows if plain(self._name) in row.names]
-        near = [row for row in rows if slips(self._name, row.names)]
-        row, own = [*by_name, *near, *rows][0], keys[0].rpartition(".")[2]
-        is_ours = plain(self._name) == own or bool(not by_name and slips(self._name, [own]))
-        value, is_noted = self._value, not is_ours
-        if keys[0] in DECAYED and _has_weight_decay(self._ctx.meta[WORDS]):
-            is_noted = True
-            value = DECAYED_ADAM if value == "adam" else value
-        settings = " or ".join(
-            f"--set {_setting(key, value, row, is_ours=is_ours)}" for key in keys
-        )
-        note = f" ({row.note})" if row.note and is_noted else ""
-        if "--set" in self._own:
-            return f". It is a key of the recipe; write {settings}{note}."
-        which = "preprocess and train" if keys[0].startswith(("data.", "tokenizer.")) else "train"
-        return (
-            f". It is a key of the recipe, which {self._command} does not change; "
-            f"give it to {which}: nmt-cli train RECIPE {settings}{note}."
-        )
-
-    def _of_another_command(self) -> str:
-        meant = {plain(self._name), *(plain(thing) for _, _, thing in self._places)}
-        if self._command == "train" and "force" in meant:
-            return ": train never replaces a run. Choose another --run-dir, or delete the old one"
-        root: Any = self._ctx.find_root().command
-        having = [
-            name
-            for name, command in root.commands.items()
-            if any(plain(option) == plain(self._name) for option in _options_of(command))
-        ]
-        return f". It is an option of {' and '.join(having)}." if having else ""
-
-
-def _last_part(key: str) -> str:
-    return key.rpartition(".")[2]
-
-
-def _arguments(ctx: click.Context, thing: str, value: str | None) -> str:
-    """Return the arguments of a command, with the user's ``value`` in the place of ``thing``."""
-    arguments = [p for p in ctx.command.params if isinstance(p, click.Argument)]
-    names = [argument.human_readable_name for argument in arguments]
-    given = value if value in (None, "-") else shlex.quote(as_argument(value))
-    return " ".join(given or name if name.rstrip(".") == thing else name for name in names)
-
-
-def _setting(key: str, value: str | None, row: Renamed, *, is_ours: bool) -> str:
-    """Return ``key=value`` quoted for a shell, with the user's value if the key accepts it.
-
-    ``row.example`` stands for a value of another unit or form, not for another of some choices.
-    """
-    from nmt_cli.recipe.keys import choices_of
-
-    path = key.replace("data.train.", "data.train.0.")  # of the first corpus
-    choices = choices_of(key)
-    forms: list[str | None] = []
-    if value is not None:
-        own = value if is_ours or choices or not row.example else None
-        forms = [row.value_here(value), own, *_of_both_sides(value)]
-    for form in filter(None, forms):
-        if _accepts(key, form):
-            return shlex.quote(f"{path}={form}")
-    if choices and value is not None and value[:1].isalpha():
-        return f"{path}=VALUE, where VALUE is {any_of(choices)}"
-    return shlex.quote(f"{path}={row.example}") if row.example else f"{path}=VALUE"
-
-
-def _accepts(key: str, value: str) -> bool:
-    """Return whether ``--set`` accepts ``key=value``; other keys are not considered."""
-    from nmt_cli.recipe.keys import is_value_of
-    from nmt_cli.recipe.reading.reader import parse_value
-
-    parsed = parse_value(value)
-    return parsed.readable and not parsed.findings and is_value_of(key, parsed.value)
-
-
-def _of_both_sides(value: str) -> list[str]:
-    """Return our forms of what another toolkit writes as (a, b) or a:b: a list, or one for both."""
-    items = LIST_SEPARATOR.split(value.strip("()[] '\""))
-    if len(items) == 1:
-        return []
-    return [f"[{', '.join(items)}]", *(items[:1] if len(set(items)) == 1 else [])]
-
-
-def _has_weight_decay(words: Sequence[str]) -> bool:
-    """Return whether an option of another toolkit on the command line makes weights decay."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        name, equals, value = word.removeprefix("training.").partition("=")
-        if plain(name) == "weight_decay" and _number(value if equals else following) > 0:
-            return True
-    return False
-
-
-def _number(text: str | None) -> float:
-    """Return the number that ``text`` is; 0 for other text."""
-    with suppress(ValueError):
-        return float(text or "")
-    return 0.0
-
-
-def _keys_of(name: str, *, also_near: bool) -> list[str]:
-    """Return the one or two keys with this name, here or in another toolkit; no sections."""
-    from nmt_cli.recipe.keys import keys_called, keys_meant, section_at
-
-    others = names_of_keys()
-    if len(plain(name)) == 1:
-        return []  # -b, -m and -v mean something else in each toolkit
-    if plain(name) in others:
-        return [others[plain(name)]]
-    found = keys_meant(name) if also_near else keys_called(name)
-    keys = [key for key in found if section_at(tuple(key.split("."))) is None]
-    return keys if len(keys) <= MOST_PROPOSED else []
-
-
-def _command_meant(group: click.Group, name: str) -> str:
-    if missing_here(name):
-        return f": {missing_here(name)}."
-    written = TOOLKIT_PREFIX.sub("", plain(name))
-    rows = [*renamed(name), *renamed(written)]
-    meant = [place for row in rows for place in row.places() if place in group.commands]
-    meant = meant[:1] or nearest(written, group.commands)
-    return f". Did you mean {' or '.join(meant)}?" if meant else "."
-
-
-def _options_of(command: click.Command) -> dict[str, click.Option]:
-    options = (p for p in command.params if isinstance(p, click.Option) and not p.hidden)
-    return {name: option for option in options for name in option.opts}
-
-
-def _unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
-    """Return a message about arguments that the command does not take, with a proposal."""
-    text = f"Unexpected argument {' '.join(rest)}"
-    if "--set" in _options_of(ctx.command):
-        proposed = _settings_meant(ctx, rest)
-        return f"{text}. Did you mean {proposed}?" if proposed else f"{text}."
-    if ctx.info_name == "translate" and len(rest) <= 2:
-        if len(rest) == 1 and Path(rest[0]).is_dir():  # a model behind the name of a text
-            meant = shlex.join([*rest, "--input", str(ctx.params["model"])])
-            return f"{text}. Did you mean {ctx.command_path} {meant}?"
-        options = zip(("--input", "--output"), map(shlex.quote, rest), strict=False)
-        files = " ".join(map(" ".join, options))
-        return f"{text}. Did you mean {files}? Otherwise text comes from stdin, and goes to stdout."
-    if ctx.info_name == "average-checkpoints":
-        is_count = len(rest) == 1 and rest[0].isdecimal()
-        named = " ".join(f"--checkpoints {shlex.quote(path)}" for path in rest)
-        return f"{text}. Did you mean {f'--last {rest[0]}' if is_count else named}?"
-    return f"{text}."
-
-
-def _settings_meant(ctx: click.Context, rest: Sequence[str]) -> str:
-    """Return the --set options for stray ``key=value`` arguments, or for ``--set key value``."""
-    from nmt_cli.recipe.keys import keys_meant
-
-    pairs = [argument.partition("=")[::2] for argument in rest]
-    unfinished = [key for key in ctx.params["overrides"] if "=" not in key]
-    if len(unfinished) == len(rest) == 1:
-        pairs = [(unfinished[0].rstrip(":"), rest[0])]
-    meant = [(keys_meant(key), value) for key, value in pairs]
-    if not all(len(keys) == 1 and value for keys, value in meant):
-        return ""
-    return " ".join(f"--set {shlex.quote(f'{keys[0]}={value}')}" for keys, value in meant)
