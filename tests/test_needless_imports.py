@@ -38,13 +38,10 @@ NEEDED = ("click", "numpy", "safetensors", "sentencepiece", "sentencex")
 OF_OTHER_TEXTS = {
     *("ast", "inspect", "platform", "tempfile", "uuid"),
     *("backports.zstd", "bz2", "compression.zstd", "gzip", "lzma", "zipfile"),
-    *(
-        "html",
-        "concurrent.futures.thread",
-        "nmt_cli.files.compression",
-        "nmt_cli.documents.document",
-    ),
+    *("html", "concurrent.futures.thread"),
+    *("nmt_cli.files.compression", "nmt_cli.documents.document"),
     *(f"nmt_cli.commands.lines.{name}" for name in ("document_text", "resumable_output")),
+    *("nmt_cli.command_line.meant", "nmt_cli.messages.other_toolkits", "click.shell_completion"),
 }
 MAY_BE_MISSING = ("matplotlib", "tensorboard", "requests", "nltk", "ctranslate2", "transformers")
 PROGRAM = """
