@@ -94,6 +94,7 @@ def test_results_without_vnni_are_those_of_sums_in_double_precision(tmp_path, le
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("step", ["997", pytest.param("1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("level", ["v3", "v4"])
 def test_functions_of_vectors_are_exact_to_two_units_in_the_last_place(tmp_path, level, step):

@@ -136,6 +136,10 @@ def _opened_translator(
         keep_freed_memory()
     cpu.set_num_threads(threads)
     with without_collections(), without_threads_of_numpy():  # of all that it imports
+        # Before what imports it: deeper in the stack, Python 3.11 maps and unmaps a block of frames
+        # a thousand times while numpy is imported, which takes 4 % of the CPU time of one line.
+        import numpy  # noqa: F401
+
         from nmt_cli.translating.translator import Translator
 
         translator = Translator.load(model, device=chosen_device, **options)
