@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterable
 
 from nmt_cli.launch.python_process import python_command
@@ -39,6 +40,7 @@ def searched(questions: Iterable[Question]) -> dict[Question, bool | str | None]
 
 def main() -> None:
     """Answer the questions on stdin, one a line."""
+    warnings.simplefilter("ignore")  # of what later versions of Python mean by a pattern
     for line in sys.stdin:
         pattern, text = json.loads(line)
         signal.alarm(SECONDS)  # the kernel's own action ends the process
