@@ -90,13 +90,13 @@ def _checked(
     ]
     sets = sets_of_files(files, found[0], options.tag)
     lines = [case for one in sets for case in one.cases if not is_blank(case.text.source)]
+    words = frequent_words(lines, lines[0].text.tag)
     lines += probes(lines)
     tag, languages = lines[0].text.tag, lines[0].languages
     suites = [Suite.read(path, tag, languages) for path in options.suites]
     sets += [one for suite in suites if (one := suite.as_set()).cases]
     variants = variants_of([case for case in lines if case.reference is not None])
-    words = frequent_words(found[0], tag)
-    texts = [case.text for case in lines] + [word.text for word in words]
+    texts = [case.text for case in lines] + words
     texts += (case.text for suite in suites for _, case in suite.cases)
     texts += changed_texts(variants)
     machine = {"device": options.device, "precision": options.precision}

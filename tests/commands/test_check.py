@@ -14,6 +14,7 @@ from nmt_cli.commands import check
 from nmt_cli.commands.model_checks.behaviour import CHECKS, PROBES, Line, terms_of
 from nmt_cli.commands.model_checks.shares import sign_test
 from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.corpus.text.translation_faults import is_of_other_script
 from nmt_cli.recipe.limits import BehaviourLimits, Limits
 from nmt_cli.recipe.values import Section
 
@@ -447,3 +448,19 @@ def test_terms_are_checked_with_a_limit(checked, tmp_path):
     found = rows_of(checked(lambda _, t: t.replace("Garten", "Hof"), *options, status=4))["terms"]
     assert (found["value"], found["examples"][0]["line"][:5]) == (100, "news:")
     assert "terms" not in rows_of(checked(good, "--format", "json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "is_other"),
+    [
+        ("Мы видели новый iPhone 15 в Apple Store.", "ru", False),
+        ("We saw the new iPhone в Москве", "ru", False),
+        ("We saw the new iPhone in Москве", "ru", True),
+        ("NHKのニュース", "ja", False),
+        ("Breaking news of today", "ja", True),
+        ("iPhone Pro Max", "xx", False),  # a language whose script is not known
+        ("Tim Cook", "ru", False),  # a name alone
+    ],
+)
+def test_another_script_is_that_of_nearly_all_letters(text, language, is_other):
+    assert is_of_other_script(text, language) is is_other

@@ -2,72 +2,52 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from nmt_cli.commands.model_checks.results import Row
 from nmt_cli.commands.model_checks.shares import Judge, Judged
-from nmt_cli.commands.model_checks.texts import Text, Translations
+from nmt_cli.commands.model_checks.texts import Case, Text, Translations
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
-from nmt_cli.corpus.tokenizers.tokenizer import source_pieces
 from nmt_cli.recipe.limits import WordLimits
 from nmt_cli.saved.model_directory import Model
 
 MOST_WORDS = 200
 MOST_WORDS_OF_ONE = 3  # in the translation of a word
-SHORTEST = 2  # letters
+WORD = re.compile(r"[^\W\d_]{2,}")
+
+Check = Callable[[str, str], bool]  # whether the translation of a word fails
 
 
-class Word(NamedTuple):
-    """A word that is one piece of the source's vocabulary."""
-
-    piece: int
-    text: Text
-
-
-Check = Callable[[Word, str], bool]  # whether a translation fails
-
-
-def frequent_words(model: Model, tag: str | None) -> list[Word]:
-    """Return the first words of the vocabulary, which begins with the most frequent ones.
-
-    With a lexicon, only those that it translates.
-    """
-    tokenizer, lexicon = model.tokenizer, model.lexicon
-    found = list[Word]()
-    for piece, text in enumerate(source_pieces(tokenizer)):
-        word = text.removeprefix(SPACE_IN_PIECES)
-        if len(word) < SHORTEST or not word.isalpha() or tokenizer.encode(word) != [piece]:
-            continue
-        if lexicon is None or len(lexicon.targets_of(piece)):
-            found.append(Word(piece, Text(word, tag)))
-        if len(found) == MOST_WORDS:
-            break
-    return found
+def frequent_words(cases: Sequence[Case], tag: str | None) -> list[Text]:
+    """Return the most frequent words of the lines, each in the form that is the most frequent."""
+    words = Counter(word for case in cases for word in WORD.findall(case.text.source))
+    forms: dict[str, str] = {}
+    for word, _ in words.most_common():
+        forms.setdefault(word.casefold(), word)
+    return [Text(word, tag) for word in list(forms.values())[:MOST_WORDS]]
 
 
 def single_words(
-    words: Sequence[Word], model: Model, judge: Judge, limits: WordLimits
+    words: Sequence[Text], model: Model, judge: Judge, limits: WordLimits
 ) -> Iterator[Row]:
     """Yield the rows of long translations and, if MODEL has a lexicon, of those not in it."""
-    lexicon = model.lexicon
+    tokenizer, lexicon = model.tokenizer, model.lexicon
 
-    def is_unknown(word: Word, translation: str) -> bool:
+    def is_unknown(word: str, translation: str) -> bool:
         assert lexicon is not None
-        known, own = (
-            set(model.tokenizer.pieces(ids)) - {SPACE_IN_PIECES}
-            for ids in (
-                lexicon.targets_of(word.piece).tolist(),
-                model.tokenizer.encode(translation, "target"),
-            )
+        known = {piece for each in tokenizer.encode(word) for piece in lexicon.targets_of(each)}
+        own = tokenizer.encode(translation, "target")
+        return set(tokenizer.pieces([*known])).isdisjoint(
+            {*tokenizer.pieces(own)} - {SPACE_IN_PIECES}
         )
-        return known.isdisjoint(own)
 
-    def judged(fails: Check, word: Word, models: Translations) -> Judged:
-        translation = models.get(word.text, "")
-        example = {"source": word.text.source, "translation": translation}
-        return Judged(fails(word, translation), example, len(translation))
+    def judged(fails: Check, word: Text, models: Translations) -> Judged:
+        translation = models.get(word, "")
+        example = {"source": word.source, "translation": translation}
+        return Judged(fails(word.source, translation), example, len(translation))
 
     checks: dict[str, Check] = {
         "long": lambda _, translation: len(translation.split()) > MOST_WORDS_OF_ONE

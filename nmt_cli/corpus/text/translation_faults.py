@@ -11,6 +11,7 @@ MONTHS_ARE_NUMBERS = {"ja", "ko", "zh"}  # 5月 is May
 LEAST_PROBABILITY = 0.01  # of the language of a translation
 LEAST_CERTAIN = 0.8  # of another language
 LEAST_LETTERS = 10  # whose script can be judged: names keep theirs
+LEAST_OWN_LETTERS = 0.25  # share of the letters of a text
 
 
 def has_other_digits(source: str, text: str, languages: tuple[str, str]) -> bool:
@@ -48,8 +49,8 @@ def is_of_other_language(
 
 
 def is_of_other_script(text: str, language: str) -> bool:
-    """Return whether most letters of ``text`` are of no script of ``language``, if it is known."""
+    """Return whether ``text`` has few letters in the script of ``language``, if it is known."""
     scripts, letters = scripts_of(language), letters_by_script(text)
     if not scripts or letters.total() < LEAST_LETTERS:
         return False
-    return 2 * sum(letters[each] for each in scripts) < letters.total()
+    return sum(letters[each] for each in scripts) < LEAST_OWN_LETTERS * letters.total()
