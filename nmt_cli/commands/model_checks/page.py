@@ -53,7 +53,7 @@ def _parts(results: Results, languages: tuple[str, str]) -> Iterator[str]:
 
 def _examples(row: Row, languages: tuple[str, str]) -> str:
     names = dict.fromkeys(chain.from_iterable(row.examples))  # a probe has no reference
-    of_columns = [None if name in NO_TEXTS else languages[name not in OF_SOURCE] for name in names]
+    of_names = [None if name in NO_TEXTS else languages[name not in OF_SOURCE] for name in names]
     rows = [[example.get(name, "") for name in names] for example in row.examples]
-    texts = frame.examples(list(names), of_columns, rows)
+    texts = frame.examples([*names], of_names, rows)
     return frame.folded(f"{row.label}: the worst lines", texts)
