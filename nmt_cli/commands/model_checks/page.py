@@ -42,7 +42,9 @@ def _parts(results: Results, languages: tuple[str, str]) -> Iterator[str]:
     for group, rows in results.groups().items():
         table = frame.table(results.shown(HEADINGS), map(results.cells, rows))
         unit = [frame.note(f"Figures are {PERCENT}.")] if rows[0].unit == PERCENT else []
-        examples = [_examples(row, languages) for row in rows if row.examples]
+        # Both scores of a set have the same worst lines.
+        shown = {id(row.examples): row for row in reversed(rows) if row.examples}
+        examples = [_examples(row, languages) for row in reversed(shown.values())]
         yield frame.section(group.capitalize(), *unit, table, *examples)
     if results.notes:
         yield frame.section("Not checked", *map(frame.note, results.notes))
