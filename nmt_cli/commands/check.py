@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,10 @@ def _checked(
     lines += probes(lines)
     tag, languages = lines[0].text.tag, lines[0].languages
     suites = [Suite.read(path, tag, languages) for path in options.suites]
+    names = Counter([*(one.name for one in sets), *(suite.name for suite in suites)])
+    for name, number in names.items():
+        if number > 1:
+            raise UserError(f"{number} test sets and suites are called {name}; rename one of them.")
     sets += [one for suite in suites if (one := suite.as_set()).cases]
     variants = variants_of([case for case in lines if case.reference is not None])
     texts = [case.text for case in lines] + words

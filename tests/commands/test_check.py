@@ -296,6 +296,11 @@ def test_a_real_model_is_checked_with_the_texts_of_its_recipe(tmp_path, monkeypa
         ),
         (["--test", "a=none.en,none.de"], 1, "none.en not found"),
         (["--against", "none"], 1, "model none not found"),
+        (
+            [*["--test", f"a={FORMATS}/text/train.en,{FORMATS}/text/train.de"] * 2],
+            1,
+            "2 test sets and suites are called a; rename one of them.",
+        ),
     ],
 )
 def test_wrong_input_is_one_line(words, status, message):
@@ -403,7 +408,7 @@ def test_cost_is_apart_and_beside_the_old_model(texts):
     assert len(found["cost"]) == 2
     for cost in found["cost"]:
         assert cost["ms_of_one_line"] < 1000 < 1000 * cost["lines_per_second"]
-        assert 20 < cost["megabytes_in_memory"] < 500
+        assert 20 < cost["megabytes_in_memory"] < 110  # torch would take more
         files = sum(each.stat().st_size for each in MODEL.iterdir() if each.name != "lexicon")
         assert cost["megabytes_on_disk"] == pytest.approx(files / 1e6, abs=0.01)
     without = json.loads(CliRunner().invoke(cli.main, [*words, "--no-cost"]).stdout)

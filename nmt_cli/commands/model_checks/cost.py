@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-import resource
+import os
 import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from nmt_cli.commands.distilling.measuring import System, num_bytes
 from nmt_cli.commands.model_checks.texts import Text
-from nmt_cli.hardware.cpu import set_num_threads
+from nmt_cli.commands.model_checks.timed_process import PROGRAM
 from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.saved.model_directory import Model
-from nmt_cli.translating.interface.request import Request
-from nmt_cli.translating.translator import Translator
 
-THREADS = 2
 ROUNDS = 3  # of both models in turn, so that another load on the machine meets both of them
-TIMED_LINES, LINES_ALONE, WARM_UP = 200, 20, 8
-PROGRAM = "from nmt_cli.commands.model_checks.cost import main; main()"
+TIMED_LINES = 200
 
 
 def cost_of(
@@ -41,6 +34,7 @@ def cost_of(
                 asked = [str(model.path), list(texts[:TIMED_LINES]), dict(options)]
                 done = subprocess.run(
                     python_command(PROGRAM),
+                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy's, as in translate
                     input=json.dumps(asked),
                     stdout=subprocess.PIPE,
                     text=True,
@@ -66,23 +60,3 @@ def cost_of(
 
 def _megabytes_on_disk(model: Model, precision: str) -> float:
     return round(num_bytes(System("", [model.path], precision, model.uses_shortlist)) / 1e6, 2)
-
-
-def main() -> None:
-    """Measure one model, which stdin names, with its lines; write the figures to stdout."""
-    path, texts, options = json.load(sys.stdin)
-    set_num_threads(THREADS)
-    translator = Translator.load(path, **options)
-    requests = [Request(text, line=n, tag=tag) for n, (text, tag) in enumerate(texts, 1)]
-    translator.translate_window(requests[:WARM_UP])
-    seconds = list[float]()
-    for window in (requests, *([request] for request in requests[:LINES_ALONE])):
-        started = time.perf_counter()
-        translator.translate_window(window)
-        seconds.append(time.perf_counter() - started)
-    figures = {
-        "lines_per_second": round(len(requests) / seconds[0], 1),
-        "ms_of_one_line": round(1000 * median(seconds[1:]), 2),
-        "megabytes_in_memory": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
-    }
-    json.dump(figures, sys.stdout)
