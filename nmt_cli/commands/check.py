@@ -124,4 +124,4 @@ def _notes(model: Model, language: str) -> Iterator[str]:
         make = command("nmt-cli", "lexicon", model.path)
         yield f"Single words were not looked up: MODEL has no lexicon ({make} SOURCE TARGET)."
     if label_of(language) not in language_identifier().labels:
-        yield f"py3langid does not know {language}, so only scripts show other languages."
+        yield f"Other languages show only by scripts: py3langid does not know {language}."

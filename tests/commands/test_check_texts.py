@@ -62,10 +62,8 @@ def test_given_files_come_before_the_recipe(model):
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        (
-            lambda: Path("model/recipe.yaml").unlink(),
-            "model has no recipe that names its test text",
-        ),
+        (lambda: Path("model/recipe.yaml").unlink(), "test text is not known: model/recipe.yaml"),
+        (lambda: Path("model/recipe.yaml").write_text("#"), "but this is empty; give a text with"),
         (lambda: Path("news.de").unlink(), "news.de not found"),
         (lambda: Path("news.de").write_text("Eins.\n"), "news.en has 3 lines but news.de has 1"),
         (lambda: [Path(f"news.{each}").write_text("\n") for each in ("en", "de")], "nothing to tr"),

@@ -12,7 +12,7 @@ from nmt_cli.files.file_names import RECIPE
 from nmt_cli.files.lines import is_blank
 from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_settings import languages_of
 from nmt_cli.recipe.reading.reader import read_recipe
@@ -70,9 +70,11 @@ def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) 
     """
     recipe, languages = None, languages_of(for_pair(model.settings, tag, None, None)[0].text)
     if not files:
-        if not (model.path / RECIPE).exists():
-            raise UserError(f"{model.path} has no recipe that names its test text; {GIVE_TEST}")
-        recipe = read_recipe(str(model.path / RECIPE)).recipe
+        try:
+            recipe = read_recipe(str(model.path / RECIPE)).recipe
+        except RecipeError as error:  # that of an imported model is empty
+            reason = str(error).partition("\n")[0].rstrip(".")
+            raise UserError(f"the test text is not known: {reason}; {GIVE_TEST}") from None
         files = recipe.data.test_sets or recipe.data.validation_sets
         languages = recipe.data.languages
     kind = "validation" if recipe is not None and not recipe.data.test_sets else "test"
