@@ -16,7 +16,7 @@ from nmt_cli.search.logits import Candidates
 from nmt_cli.search.sentences import IMPOSSIBLE, Done, Hypothesis, SearchSettings, Sentence
 
 FIRST_ROOM = 32  # for tokens of hypotheses; it is doubled when they are longer
-# The arrays of ``Beams``.
+# The arrays of ``Beams``, in the order of the structure in hypotheses.c.
 ARRAYS = (
     "numbers lengths longest n_best beam_sizes ends_needed num_ended alphas "
     "_to_beat scores _totals tokens parents _prefixes"
@@ -66,7 +66,7 @@ class Beams:
     def __init__(self, num_slots: int, settings: SearchSettings) -> None:
         self.settings = settings
         shape = (num_slots, settings.beam_size)
-        # ``CompiledBeams`` hands over the addresses of its arrays. Only ``keep`` and ``_make_room``
+        # ``CompiledBeams`` hands over the addresses of its arrays. Only ``keep`` and ``make_room``
         # may replace one; everything else writes in place.
         self.numbers = np.full(num_slots, -1, np.int64)  # the sentence in each slot; -1: free
         self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
@@ -159,7 +159,7 @@ class Beams:
         self.free(range(old, old + number))
 
     def _append_tokens(self, slots: Array) -> None:
-        self._make_room()
+        self.make_room()
         lengths, parents = self.lengths[slots], self.parents[slots]
         used = int(lengths.max())
         self._prefixes[slots, :, :used] = self._prefixes[slots[:, None], parents, :used]
@@ -169,7 +169,7 @@ class Beams:
             self._totals[slots, :, lengths] = self.scores[slots]
         self.lengths[slots] += self.is_busy[slots]
 
-    def _make_room(self, more: int = 1) -> None:
+    def make_room(self, more: int = 1) -> None:
         """Make room for so many more tokens of each hypothesis."""
         while self.lengths.max() + more > self._prefixes.shape[2]:
             for name in self._arrays_of_tokens:

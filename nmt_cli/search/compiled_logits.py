@@ -162,7 +162,7 @@ class CompiledLogits:
         return CompiledLogits(self.values, self.c_library)
 
 
-# Of the hypotheses that have ended: in the order of the library's structure, behind ``ARRAYS``.
+# The arrays of hypotheses that have ended, which the structure has behind ``ARRAYS``.
 ENDED = "ended_scores ended_log_probabilities ended_lengths ended_totals ended_prefixes"
 
 
@@ -201,7 +201,7 @@ class CompiledBeams(Beams):
 
         Returns the sentences of these slots that are done now.
         """
-        self._make_room()
+        self.make_room()
         scores, parents, tokens = candidates
         assert scores.shape[1] >= self.settings.beam_size, candidates
         # Kept in a variable, because the library reads them by their addresses.
@@ -220,10 +220,6 @@ class CompiledBeams(Beams):
     def release(self, number: int) -> list[Done]:
         """Return the sentences in the first slots of ``done``; their slots are free then."""
         return self._release(self.done[:number].tolist())
-
-    def make_room(self, most: int) -> None:
-        """Make room for so many more tokens of each hypothesis."""
-        self._make_room(most)
 
     @property
     def address(self) -> int:
@@ -245,9 +241,10 @@ class CompiledBeams(Beams):
             found.append(hypothesis_of(self.ended_prefixes[at], totals, *map(float, scores)))
         return tuple(found)
 
-    def _make_room(self, more: int = 1) -> None:
+    def make_room(self, more: int = 1) -> None:
+        """Make room for so many more tokens of each hypothesis."""
         before = self._prefixes
-        super()._make_room(more)
+        super().make_room(more)
         if self._prefixes is not before:
             self._point_to_arrays()
 

@@ -40,7 +40,6 @@ LEVELS = {
     "arm_dot": frozenset({"asimd", "asimddp"}),
 }
 
-
 Array = NDArray[Any]
 
 
@@ -63,8 +62,7 @@ class _Pointer:
 
 FLOATS, DOUBLES, INTEGERS = map(_Pointer, (np.float32, np.float64, np.int64))
 # The parameters of each function in the sources and, behind >, what it returns: f is an array of
-# fp32, d of fp64, i of int64, s the address of a structure or of memory of any type,
-# l a long.
+# fp32, d of fp64, i of int64, s the address of a structure or of memory of any type, l a long.
 SIGNATURES = {
     "log_sum_exponentials": "fllf",
     "best_continuations": "fffllllfiif",

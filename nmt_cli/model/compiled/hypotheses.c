@@ -10,7 +10,7 @@
 #include "layers.h"
 #include "vectors.h"
 
-/* the fields of ``CompiledBeams`` */
+/* the fields of ``_Beams`` in compiled_logits.py */
 typedef struct {
     int64_t *numbers, *lengths, *longest, *n_best, *beam_sizes, *ends_needed, *num_ended; /* S; number -1: free */
     double *alphas, *to_beat;                                                            /* S */
@@ -28,7 +28,7 @@ typedef struct {
     int64_t eos;
 } Beams;
 
-/* the best candidates [B, C] of some slots */
+/* the best candidates [B, C] of some slots; the fields of ``_Candidates`` there */
 typedef struct {
     int64_t *slots;
     float *scores;
@@ -163,7 +163,7 @@ static long find_candidates(const Beams *beams, Candidates *found, long b, long 
 }
 
 /* writes the logits [S, K, V] of all tokens, of which those in no list are -inf, from those in lists, as
-   ``find_listed_candidates`` has them, and the logarithms [S, K] of the sums of their exponentials */
+   ``multiply_lists`` computes them, and the logarithms [S, K] of the sums of their exponentials */
 void EXPORTED(spread_listed)(const Shortlists *lists, const float *listed, long S, long K, long V, float *logits,
                    float *normalizers) {
     for (long s = 0; s < S; s++, listed += K * lists->longest, normalizers += K) {
@@ -184,7 +184,7 @@ void EXPORTED(gather_listed)(const Shortlists *lists, const float *logits, long 
                 listed[k * lists->lengths[s] + n] = logits[lists->tokens[s][n]];
 }
 
-/* what a search of one model reads and writes; the fields of ``_Search`` */
+/* what a search of one model reads and writes; the fields of ``_Search`` in layers.py */
 typedef struct {
     const Stack *stack;
     const Embedding *embedding;

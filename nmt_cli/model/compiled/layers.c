@@ -515,8 +515,8 @@ static void multiply_some_lists(const void *context, long first, long end, int t
 }
 
 /* the products [K, list] of the rows [S, K, I] of S slots and the outputs in the list of each slot, for each slot
-   behind K times the longest list of those before it; in int8 as ``multiply`` computes them, to the last bit. ``rounded``
-   has room for the scales [S, K] and rows of ``size_of_weights``. */
+   behind K times the longest list of those before it; in int8 as ``multiply`` computes them, to the last bit.
+   ``rounded`` has room for the scales [S, K] and rows of ``size_of_weights``. */
 void EXPORTED(multiply_lists)(const Matrix *matrix, const char *weights, const Shortlists *lists, const float *rows,
                     long S, long K, float *output, float *rounded, long threads) {
     long R = S * K, groups = groups_of_vectors(matrix->type, matrix->I);

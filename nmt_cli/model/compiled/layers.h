@@ -54,7 +54,8 @@ typedef struct {
     long D, starts_with_zeros; /* instead of the vector of the first token */
 } Embedding;
 
-/* what the rows of a sentence attend to, with room for E: for each layer the keys [H, W, E] and behind them the values [H, E, X] */
+/* what the rows of a sentence attend to, with room for E: for each layer the keys [H, W, E] and behind them the
+   values [H, E, X] */
 typedef struct {
     float *of_layers; /* [N, H * (W + X) * E] */
     long E;

@@ -143,7 +143,7 @@ class CompiledLayers:
 
     What a sentence attends to are *entries* [N, H*(W+X)*E]: for each decoder layer the keys
     [H, W, E], then the values [H, E, X]. In place of entries of the past, hypotheses have the
-    states [N, D] of recurrent units, if the decoder has these (``is_recurrent``).
+    states [N, D] of recurrent units, if the decoder has these.
     """
 
     def __init__(self, packed: PackedModel) -> None:
@@ -155,9 +155,8 @@ class CompiledLayers:
         self._source = _Embedder(packed, "source", packed.source)
         self._target = _Embedder(packed, "target", packed.target)
         self._width = self._decoder.H * (self._decoder.W + self._decoder.X)  # of an entry
-        self.is_recurrent = packed.config.is_recurrent
-        self.window = packed.config.attention_window
-        self.state_shape = self._decoder.N, self._decoder.D if self.is_recurrent else self._width
+        of_one = self._decoder.D if packed.config.is_recurrent else self._width
+        self.state_shape = self._decoder.N, of_one  # of what ``first`` keeps
         self.free_memory()
 
     def encode(self, sentences: Sentences, within: Weights | None = None) -> list[Array]:
@@ -169,7 +168,8 @@ class CompiledLayers:
         if within is not None:
             structure.within = within.structure
         rows = self._rows(self._encoder, self._source, sentences, structure)
-        found = [self.new_entries(length) for length in sentences.lengths]
+        widths = [self._width * length for length in sentences.lengths]
+        found: list[Array] = [np.empty((self._decoder.N, each), np.float32) for each in widths]
         places = self.locations(found)
         for number, matrix in enumerate(self._packed.keys_values):
             keys_values = self._product("keys_values", matrix, rows)
@@ -224,17 +224,12 @@ class CompiledLayers:
         )
         return rows
 
-    def new_entries(self, room: int) -> Array:
-        """Return memory for so many entries (E)."""
-        return np.empty((self._decoder.N, self._width * room), np.float32)
-
-    def room_of(self, entries: Array) -> int:
-        """Return for how many entries (E) there is room."""
-        return entries.shape[1] // self._width
-
     def locations(self, entries: Sequence[Array | None]) -> Array:
         """Return the address and the room [any, 2] of each; 0 where there are none."""
-        of_each = [(0, 0) if e is None else (e.ctypes.data, self.room_of(e)) for e in entries]
+        of_each = [
+            (0, 0) if each is None else (each.ctypes.data, each.shape[1] // self._width)
+            for each in entries
+        ]
         return np.array(of_each, np.int64).reshape(-1, 2)
 
     def new_past(self, num_slots: int, beam_size: int) -> Past:

@@ -59,7 +59,7 @@ static void free_arrays(Past *past) {
 /* makes room for S slots and E entries, without entries */
 static int make_arrays(Past *past, long S, long K, long E) {
     *past = (Past){.S = S, .K = K, .E = E};
-    S++; /* none of no size */
+    S++; /* calloc may return NULL for no bytes */
     past->entries = calloc(S, sizeof *past->entries);
     past->is_past = calloc(S * K, E);
     past->ends = calloc(S, sizeof *past->ends);
@@ -125,7 +125,7 @@ int EXPORTED(start_past)(const Stack *stack, Past *past, const int64_t *slots, f
     for (long b = 0; b < B; b++) {
         long s = slots[b];
         Entries *own = past->entries + s;
-        if (own->E != room) { /* that of a longer past is returned */
+        if (own->E != room) { /* the memory of a longer past is freed */
             free(own->of_layers);
             own->of_layers = malloc(size_of(stack, K, room) * sizeof(float));
             own->E = own->of_layers ? room : 0;
