@@ -127,7 +127,7 @@ def http() -> str:
             f"phrases, or more than {MOST_PHRASE_CHARACTERS:,} characters in these. Of the "
             "terms of a request that begin with the same word, one of each length is counted: "
             f"their characters times those of the texts may be at most {MOST_COMPARED:,}. Texts "
-            "that two models translate, through a language between, count twice, as characters "
+            "that two models translate, through a pivot language, count twice, as characters "
             "and as lines; both translations must be there within `--max-seconds`. A body "
             "that takes more than `--max-seconds` has 408. Lines beyond `--max-waiting-lines`, and "
             "a translation that takes longer than `--max-seconds`, have 503. A connection that "

@@ -39,7 +39,7 @@ from nmt_cli.command_line.options import POSITIVE, TEXT
 )
 @options.flag(
     "--no-pivot",
-    help="Do not translate by two models, through a language between, where no model has a pair.",
+    help="Do not translate by two models, through a pivot language, where no model has a pair.",
 )
 @options.repeated(
     "--glossary",

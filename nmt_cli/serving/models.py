@@ -34,8 +34,8 @@ ALWAYS_THERE = {name: name for name in NAMED}  # patterns
 class Model(NamedTuple):
     """A model of a service, for one of its pairs of languages; those of all have one name.
 
-    If it has ``steps``, it is a pivot: the second of these models translates what the first one
-    makes of a text. Its other fields but the languages are then those of the second.
+    If it has ``steps``, it is a pivot: the second of these models translates the output of the
+    first. Then ``path`` and ``beam_size`` are those of the second, and ``name`` names both.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Model(NamedTuple):
 
     @property
     def through(self) -> str | None:
-        """The language between the two steps of a pivot."""
+        """The pivot language; None if one model translates."""
         return self.steps[0].target if self.steps else None
 
     def translates(self, source: str, target: str) -> bool:

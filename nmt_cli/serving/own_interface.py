@@ -32,19 +32,20 @@ async def translate(service: Service, http: Request) -> Response:
     """Translate a text or a list of texts, with all that is known of each translation.
 
     Keys other than `text`, `source`, `target`, `model` and `token_scores` are those of a line of
-    jsonl, and hold for each text. With `split`, or without it if the model was trained on single
-    sentences, each sentence of a text is translated by itself, and the answer is that of the whole
-    text. A client that shows pairs of sentences first cuts the text
-    by `/v1/sentences`, and sends the sentences as a list.
+    jsonl, and hold for each text. If `split` is true, each sentence of a text is translated by
+    itself, and the answer is that of the whole text. If it is not given, so is a text that
+    certainly has several sentences, by a model that was trained on single ones. A client that shows
+    pairs of sentences first cuts the text by `/v1/sentences`, and sends the sentences as a list.
 
-    Where no model has both languages, but one translates from the source into a language from which
-    another one translates into the target, the two do it, and `through` is the language between. It
-    takes the time of two translations, and mistakes add up: the second model does not see the
-    source, so it translates mistakes of the first, and cannot know what the language between does
-    not say, such as whether an English "you" is one person. What is asked of the translation
-    (alternatives, phrases, the search) is asked of the second model, and scores, pieces and matches
-    of a memory are those of the second. Words are aligned through those between. A glossary of the
-    service is used in the step for whose languages it is; terms of the request are refused.
+    Where no model has both languages, but one translates from the source into a pivot language, and
+    another one from there into the target, both translate the text, one after the other, and
+    `through` is the pivot language. It takes the time of two translations, and mistakes add up: the
+    second model does not see the source, so it translates mistakes of the first, and cannot know
+    what the pivot language does not say, such as whether an English "you" is one person. What is
+    asked of the translation (alternatives, phrases, the search) is asked of the second model, and
+    scores, pieces and matches of a memory are those of the second. Words of the source are aligned
+    with those of the target through the words of the pivot language. A glossary of the service is
+    used by the model whose languages it is for; terms in the request are refused.
     """
     model, lines, with_scores = await service.asked(http, _asked, only_json=True)
     translations = await service.translate(http, [model] * len(lines), lines)
@@ -75,8 +76,8 @@ def _asked(served: Served, record: dict[str, Any]) -> tuple[Model, list[Line], b
     elif model.steps and record.get("glossary"):
         raise RefusedError(
             400,
-            f"glossary: {model.source} is translated to {model.target} through {model.through}, "
-            "which takes only a glossary of the service for one of the two steps",
+            f"glossary: two models translate {model.source} to {model.target} through "
+            f"{model.through}; they take only a glossary of the service that is for one of them",
         )
     return model, _lines(served, model, record, texts, terms), with_scores
 
@@ -151,7 +152,8 @@ def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:
 
 
 CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
-THROUGH = {"through": CODE._replace(meaning="the language between two models", is_needed=False)}
+PIVOT = "the pivot language, if two models translate"
+THROUGH = {"through": CODE._replace(meaning=PIVOT, is_needed=False)}
 REQUEST = {
     **{name: key for name, key in LINE.items() if name != "tag"},  # the languages have a tag
     "text": Key(

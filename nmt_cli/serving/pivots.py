@@ -1,4 +1,4 @@
-"""Translation through a language between: of two models, one translates what the other makes."""
+"""Translation through a pivot language: one model translates the output of another one."""
 
 from __future__ import annotations
 

@@ -197,9 +197,10 @@ class Service:
     def _accepted(
         self, http: Request | None, models: Sequence[Model], lines: Sequence[Line | AttentionOf]
     ) -> Iterator[float]:
-        """Yield until when the lines must be translated, if they are not too many.
+        """Yield the time, of the loop, until which the lines must be translated.
 
-        What is accepted is finished: its second step is not refused.
+        Raises RefusedError if they are too many, or if the service is busy. What is accepted is
+        finished: its second step is not refused.
         """
         if http is not None:
             note_texts(http, sum(len(line.text) for line in lines), models)

@@ -1,4 +1,4 @@
-"""Pairs of languages of no model, which are translated through a language between."""
+"""Pairs of languages of no model, which are translated through a pivot language."""
 
 import os
 import signal

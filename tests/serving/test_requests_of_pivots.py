@@ -244,8 +244,8 @@ def test_terms_of_the_request_are_refused(with_glossaries):
     record = {"text": "chat", **FRENCH_JAPANESE}
     error = post(service, "/v1/translate", 400, glossary={"chat": "猫"}, **record)["error"]
     assert error == (
-        "glossary: fr is translated to ja through en, which takes only a glossary of the service "
-        "for one of the two steps"
+        "glossary: two models translate fr to ja through en; they take only a glossary of the "
+        "service that is for one of them"
     )
     error = post(service, "/v1/translate", 404, glossary="none", **record)["error"]
     assert error == "there is no glossary 'none' for these languages"
