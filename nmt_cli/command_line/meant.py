@@ -74,7 +74,7 @@ class UnknownOption:
             yield UnknownOption(self._ctx, self._words, key.rpartition(".")[2], value)._called_so()
         yield self._called_so()
         yield self._language()
-        if (self._command, plain(self._name)) == ("score", "glossary"):  # else it would be a key
+        if self._command in {"score", "check"} and plain(self._name) == "glossary":  # no key here
             yield self._option(["--terms"])
         yield from self._by_table()
         keys = _keys_of(self._name, also_near=False)

@@ -104,7 +104,7 @@ def _checked(
     texts = [case.text for case in lines] + words
     texts += (case.text for suite in suites for _, case in suite.cases)
     texts += changed_texts(variants)
-    machine = {"device": options.device, "precision": options.precision}
+    machine = {"device": options.device, "precision": options.precision, "tag": options.tag}
     models = [translate(each.path, texts, options.threads, machine) for each in found]
     judge = Judge(models, limits.may_be_worse)
     rows: list[Row] = [row for one in sets for row in quality(one, models, limits)]

@@ -142,8 +142,10 @@ def text_of_problem(details: ErrorDetails, section: type[Section]) -> str:
         if meant:
             return f"is not a key here; did you mean {' or '.join(meant)}?"
         return f"is not a key here; those are {', '.join(known)}"
-    if kind in {"missing", "json_invalid"}:
-        return details["msg"]
+    if kind == "missing":
+        return "is missing"
+    if kind == "json_invalid":  # the line that it names is the first, as the text has one
+        return f"not JSON: {details['ctx']['error']}".replace("line 1 column", "column")
     rule = RULES.get(kind, details["msg"])
     if kind == "model_type":
         rule = "must have keys and values"
