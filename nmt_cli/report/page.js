@@ -16,17 +16,18 @@ for (const chart of document.querySelectorAll(".chart")) {
     dots.replaceChildren();
     tip.replaceChildren();
     for (const { name, colour, points } of curves) {
-      const best = points.reduce((one, other) => distance(other) < distance(one) ? other : one);
+      const nearest = points.reduce((a, b) => distance(b) < distance(a) ? b : a);
+      const [atX, atY, step, text] = nearest;
       const dot = dots.appendChild(document.createElementNS(SVG, "circle"));
-      for (const [key, value] of [["cx", best[0]], ["cy", best[1]], ["r", 3.5]]) {
+      for (const [key, value] of [["cx", atX], ["cy", atY], ["r", 3.5]]) {
         dot.setAttribute(key, value);
       }
       dot.style.fill = colour;
       const row = tip.appendChild(document.createElement("div"));
       const value = document.createElement("b");
-      value.textContent = best[3];
+      value.textContent = text;
       value.style.borderColor = colour;
-      row.append(value, ` ${name}, step ${best[2]}`);
+      row.append(value, ` ${name}, step ${step}`);
     }
     tip.hidden = false;
     const left = event.clientX - box.left;

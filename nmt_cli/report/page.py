@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,13 +24,23 @@ from nmt_cli.report.run_history import (
 LONGEST_VALUE = 200
 MANY = 4  # from this number of runs on, the title does not name them
 NUM_EXAMPLES = 10
-# Of a validation: the name of the figure, its key, its digits, and where the best of values is.
-BEST = (
-    ("loss", "loss", 4, np.nanargmin),
-    ("perplexity", "perplexity", 3, np.nanargmin),
-    ("BLEU", "bleu", 2, np.nanargmax),
-    ("F1", "parseval", 2, np.nanargmax),
-    ("number of --validation-script", "script", 4, np.nanargmax),
+
+
+class Figure(NamedTuple):
+    """A figure of validations, the best of which is shown."""
+
+    heading: str
+    key: str
+    digits: int
+    place_of: Callable[[Floats], np.intp]  # of the best value
+
+
+FIGURES = (
+    Figure("loss", "loss", 4, np.nanargmin),
+    Figure("perplexity", "perplexity", 3, np.nanargmin),
+    Figure("BLEU", "bleu", 2, np.nanargmax),
+    Figure("F1", "parseval", 2, np.nanargmax),
+    Figure("number of --validation-script", "script", 4, np.nanargmax),
 )
 
 
@@ -69,10 +79,8 @@ def _tiles(run: RunHistory) -> str:
     scores = run.test_sets or {"the test text": run.scores}
     name, tested = next(iter(scores.items()))
     note = f"of {name}" + (f", {len(scores) - 1} more below" if len(scores) > 1 else "")
-    best = {
-        heading: _best(run.validated(run.deciding_set), figure, digits, place_of).partition(" (")
-        for heading, figure, digits, place_of in BEST
-    }
+    validated = run.validated(run.deciding_set)
+    best = {figure.heading: _best(validated, figure) for figure in FIGURES}
     seconds = float(np.nansum(run.training.column("seconds")))
     return frame.tiles(
         [
@@ -80,10 +88,8 @@ def _tiles(run: RunHistory) -> str:
             frame.Tile("chrF2", _score(tested, "chrf"), note),
             frame.Tile("F1", _score(tested, "parseval", "f1"), note),
             *(
-                frame.Tile(
-                    f"{heading[0].upper()}{heading[1:]}", value, f"validation, {at.rstrip(')')}"
-                )
-                for heading, (value, _, at) in best.items()
+                frame.Tile(f"{heading[0].upper()}{heading[1:]}", value, f"validation, {step}")
+                for heading, (value, step) in best.items()
             ),
             frame.Tile("Time in steps", time_text(seconds), f"{_steps(run)} steps"),
             frame.Tile("Parameters", _parameters(run)),
@@ -216,10 +222,11 @@ def _cells(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) ->
         else "",
     }
     for name in sets:
-        on, figures = f" of {name}" if name is not None else "", run.validated(name)
-        for heading, figure, digits, place_of in BEST:
-            key = f"best {heading}" if figure == "script" else f"best validation {heading}"
-            cells[f"{key}{on}"] = _best(figures, figure, digits, place_of)
+        on, validated = f" of {name}" if name is not None else "", run.validated(name)
+        for figure in FIGURES:
+            best = "best" if figure.key == "script" else "best validation"
+            value, step = _best(validated, figure)
+            cells[f"{best} {figure.heading}{on}"] = f"{value} ({step})" if value else ""
     for text, scores in [
         ("the test text", run.scores),
         *((f"the test set {name}", run.test_sets.get(name, {})) for name in tests),
@@ -243,17 +250,13 @@ def _steps(run: RunHistory) -> str:
     return f"{last:,.0f}" if wanted is None else f"{last:,.0f} of {wanted:,}"
 
 
-def _best(
-    figures: StepFigures,
-    name: str,
-    digits: int,
-    place_of: Callable[[Floats], np.intp] = np.nanargmin,
-) -> str:
-    values = figures.column(name)
+def _best(validated: StepFigures, figure: Figure) -> tuple[str, str]:
+    """Return the best value and its step, as text; "" if there is none."""
+    values = validated.column(figure.key)
     if not np.isfinite(values).any():
-        return ""
-    at = place_of(values)
-    return f"{short_number(values[at], digits)} (step {figures.steps[at]:,.0f})"
+        return "", ""
+    at = figure.place_of(values)
+    return short_number(values[at], figure.digits), f"step {validated.steps[at]:,.0f}"
 
 
 def _score(scores: Mapping[str, Any], metric: str, figure: str = "score") -> str:

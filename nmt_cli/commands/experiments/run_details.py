@@ -1,4 +1,4 @@
-"""What a report shows of a run beside its figures: translations, and what cleaning dropped."""
+"""What ``report`` shows of a run beside its figures: translations, and what cleaning dropped."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ def _translated_sets(experiment: Experiment) -> Iterator[TranslatedSet]:
     """Yield the translated test sets, unless their text has changed since."""
     try:
         made_from = read_manifest(experiment.translations).get("made_from", {})
-    except DamagedError:  # or none
+    except DamagedError:  # they are damaged, or there are none
         return
     for test in experiment.recipe.data.test_sets:
         of_test = made_from if test.name is None else made_from.get(SETS, {}).get(test.name, {})
@@ -76,9 +76,9 @@ def _translated_set(
 
 
 def _dropped(experiment: Experiment) -> list[list[str]]:
-    """Return what cleaning dropped from each corpus, a column for each corpus.
+    """Return the rows of a table of what cleaning dropped, with a column for each corpus.
 
-    Nothing if the text was removed, or was prepared anew since.
+    Empty, with a line on stderr, if the prepared text was removed, or was made anew since.
     """
     used = list_checkpoints(experiment.run_dir)[-1].manifest.get("prepared_files", {})
     try:
