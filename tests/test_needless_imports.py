@@ -24,17 +24,12 @@ OF_OTHER_COMMANDS = {
     *(f"nmt_cli.saved.{name}" for name in ("run_directory", "training_state", "metrics_log")),
     *("html.parser", "xml.parsers.expat", "markdown_it", "rapidfuzz", "py3langid"),
     *("starlette", "uvicorn", "prometheus_client"),
-    *(
-        "sentencex",
-        "multiprocessing",
-        "subprocess",
-        "nmt_cli.translating.workers",
-        "nmt_cli.parsing",
-    ),
+    *("multiprocessing", "subprocess", "sentencex"),
+    *("nmt_cli.translating.workers", "nmt_cli.parsing"),
     *(f"nmt_cli.command_line.{name}" for name in ("training", "serving", "scoring")),
 }
 # Packages that every translation needs import some of these; nmt-cli itself must not.
-NEEDED = ("click", "numpy", "safetensors", "sentencepiece", "sentencex")
+NEEDED = ("click", "numpy", "safetensors", "sentencepiece")
 OF_OTHER_TEXTS = {
     *("ast", "inspect", "platform", "tempfile", "uuid"),
     *("backports.zstd", "bz2", "compression.zstd", "gzip", "lzma", "zipfile"),

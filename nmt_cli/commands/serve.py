@@ -93,9 +93,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             )
         pivots = [] if no_pivot else pivots_of(found)
         if pivots:
-            of, first = counted(len(pivots), "pair"), pivots[0]
+            pairs, first = counted(len(pivots), "pair"), pivots[0]
             logs.info(
-                f"{of} of languages, such as {first.source} to {first.target} through "
+                f"{pairs} of languages, such as {first.source} to {first.target} through "
                 f"{first.through}, will be translated by two models; --no-pivot refuses them."
             )
         asyncio.run(serve(listener, served.Models(found, pivots), starters, number, chosen))

@@ -25,7 +25,7 @@ from nmt_cli.search.sentences import (
 
 # Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
 REFILLED_SHARE = 1 / 16
-STEPS_OF_TEXT = 16  # until it is seen whether something else is to be done, such as to stop
+STEPS_OF_TEXT = 16  # in one call; only between calls can a search be stopped, or sentences join
 # Sentences that come one by one: encoding stops all others for about a step, whether it is one or
 # several. So they join when the steps that they have waited, added up, are this share of the
 # sentences inside. Between an eighth and a half, 32 clients' sentences take the same CPU time; a

@@ -165,10 +165,11 @@ class Served:
         raise RefusedError(404, f"there is no glossary {name!r} for these languages")
 
     def with_glossary(self, name: str, model: Model) -> tuple[Model, ServedGlossary | None]:
-        """Return ``model`` and the glossary of this name for its source.
+        """Return ``model``, and the glossary of this name whose terms are searched in the text.
 
-        If that is for the second step of a pivot, the model has its name instead. Raises
-        RefusedError if there is none.
+        A glossary for the second step of a pivot is not returned: the model names it in ``terms``,
+        because the second step searches the output of the first. Raises RefusedError if there is no
+        such glossary.
         """
         found = self.glossary(name, model)
         if model.steps and not found.fits(model.steps[0]):

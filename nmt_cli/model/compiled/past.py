@@ -22,15 +22,15 @@ class PastStructure(ctypes.Structure):
 
 
 class Past:
-    """What the hypotheses of each slot attend to in a decoder; its memory is the library's.
+    """What the hypotheses of each slot attend to in a decoder, in memory of the library.
 
-    All methods that change it raise MemoryError if it finds none; then nothing can be done with it.
+    Each method raises MemoryError if there is too little memory; then the past is of no more use.
     """
 
     def __init__(
         self, functions: SimpleNamespace, decoder: Stack, num_slots: int, beam_size: int
     ) -> None:
-        """Make an empty past. ``decoder`` stays where it is in memory."""
+        """Make an empty past of the hypotheses of ``decoder``."""
         self._functions, self._decoder = functions, decoder
         address = functions.new_past(num_slots, beam_size)
         if address is None:
@@ -39,7 +39,10 @@ class Past:
         self.structure = PastStructure.from_address(address)
 
     def start(self, slots: Sequence[int], starts: Sequence[Array]) -> None:
-        """Let what ``CompiledLayers.first`` kept be the past of all hypotheses in its slot."""
+        """Begin a sentence in each of ``slots``, whose hypotheses consist of the start mark.
+
+        ``starts`` are what ``CompiledLayers.first`` kept for each: the past of all its hypotheses.
+        """
         addresses = np.array([each.ctypes.data for each in starts], np.int64)
         self._change("start_past", np.array(slots, np.int64), addresses, len(slots))
 
