@@ -75,12 +75,12 @@ def _of_line(between: Translation, found: Alternative) -> dict[str, Any]:
     return {"not_copied": tuple(lost), "alignment": links}
 
 
-def _linked(ones: Links, others: Links) -> Links:
-    """Return the links of words that are linked to the same word between."""
+def _linked(to_pivot: Links, from_pivot: Links) -> Links:
+    """Return the links of words that are linked to the same word in the pivot language."""
     targets = dict[int, list[int]]()
-    for middle, target in others:
-        targets.setdefault(middle, []).append(target)
-    links = {(source, target) for source, middle in ones for target in targets.get(middle, ())}
+    for pivot, target in from_pivot:
+        targets.setdefault(pivot, []).append(target)
+    links = {(source, target) for source, pivot in to_pivot for target in targets.get(pivot, ())}
     return tuple(sorted(links))
 
 
