@@ -445,19 +445,14 @@ def test_words_of_text_without_spaces_are_linked_by_their_pieces(page, running_s
     ]
 
 
-def test_translations_of_sentences_without_spaces_have_a_space_between(page):
+def test_translations_have_the_gaps_of_their_own_language(page):
     cut = {"sentences": ["猫。", "犬。"], "gaps": ["", "", ""]}
-    page.evaluate(
-        "show({ model: models[0], translations: [{ text: 'A cat.' }, { text: 'A dog.' }], "
-        f"...{json.dumps(cut)} }})"
-    )
-    assert page.evaluate("target.textContent") == "A cat. A dog."
-    assert page.evaluate("document.getElementById('mirror').textContent") == "猫。犬。\n"
-    page.evaluate(
-        "show({ model: models[0], translations: [{ text: '猫。' }, { text: '犬。' }], "
-        f"...{json.dumps(cut)} }})"
-    )
-    assert page.evaluate("target.textContent") == "猫。犬。"
+    for texts, gap in ((["A cat.", "A dog."], " "), (["猫。", "犬。"], "")):
+        answer = {"translations": [{"text": text} for text in texts], **cut}
+        answer["target_gaps"] = ["", gap, ""]
+        page.evaluate(f"show({{ model: models[0], ...{json.dumps(answer)} }})")
+        assert page.evaluate("target.textContent") == gap.join(texts)
+        assert page.evaluate("document.getElementById('mirror').textContent") == "猫。犬。\n"
 
 
 def test_a_dropped_document_is_translated(page):
