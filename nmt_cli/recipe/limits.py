@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from nmt_cli.messages.proposals import nearest
+from nmt_cli.messages.proposals import any_of, nearest
 from nmt_cli.recipe.reading.problem_messages import RULES, dotted, place_of, shown
 from nmt_cli.recipe.reading.recipe_files import read_text
 from nmt_cli.recipe.reading.yaml_tree import Finding, error_of, parse_yaml, shortened
@@ -138,9 +138,8 @@ def text_of_problem(details: ErrorDetails, section: type[Section]) -> str:
         for step in details["loc"][:-1]:
             section = section.model_fields[str(step)].annotation  # type: ignore[assignment]
         known = list(section.model_fields)
-        meant = nearest(str(details["loc"][-1]), known)
-        if meant:
-            return f"is not a key here; did you mean {' or '.join(meant)}?"
+        if meant := nearest(str(details["loc"][-1]), known):
+            return f"is not a key here; did you mean {any_of(meant)}?"
         return f"is not a key here; those are {', '.join(known)}"
     if kind == "missing":
         return "is missing"

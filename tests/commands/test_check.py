@@ -333,7 +333,7 @@ def test_a_model_that_is_worse_than_the_old_one_fails(checked, tmp_path):
     assert rows["numbers"]["verdict"] == rows["news BLEU"]["verdict"] == "worse"
     path.write_text("may_be_worse: true\nquality: {max_bleu_loss: 0.5, max_chrf_loss: 50}")
     text = checked(every_fourth(worse_number), "--limits", path, old=good, status=4).stdout
-    assert "less than OLD's, at most 0.5 may be" in text
+    assert "less than OLD's; 0.5 less is allowed" in text
     assert "The model may not be used: 1 limit is not met." in text
 
 

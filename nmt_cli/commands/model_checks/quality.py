@@ -54,7 +54,7 @@ def _limited(row: Row, key: str, limits: Limits) -> Row:
         problems.append(f"{score:.2f} is less than {least:g}")
     if row.old is not None:
         if loss is not None and row.old - score > loss:
-            problems.append(f"{row.old - score:.2f} less than OLD's, at most {loss:g} may be")
+            problems.append(f"{row.old - score:.2f} less than OLD's; {loss:g} less is allowed")
         if row.verdict == "worse" and not limits.may_be_worse:
             problems.append(f"significantly worse than OLD's (p {p_value_text(row.p_value)})")
     shown = {"at least {:g}": least, "OLD - {:g}": loss}

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable
 
 from nmt_cli.launch.python_process import python_command
+from nmt_cli.messages.errors import UserError
 
 SECONDS = 2  # for one pattern in one text
 PROGRAM = "from nmt_cli.commands.model_checks.regular_expressions import main; main()"
@@ -22,7 +23,8 @@ Question = tuple[str, str]  # a pattern, and a text to search in
 def searched(questions: Iterable[Question]) -> dict[Question, bool | str | None]:
     """Return for each question whether the pattern matches; for a wrong pattern, what is wrong.
 
-    None: the search took too long, here or in a text before.
+    None: the search took too long, here or in a text before. Raises UserError if the process ends
+    for another reason, such as full memory.
     """
     waiting, answers = list(dict.fromkeys(questions)), dict[Question, bool | str | None]()
     while waiting:
@@ -31,8 +33,11 @@ def searched(questions: Iterable[Question]) -> dict[Question, bool | str | None]
         done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=False)
         found = list(map(json.loads, done.stdout.splitlines()))
         answers.update(zip(waiting, found, strict=False))
-        if len(found) < len(waiting):  # the process was ended
+        if len(found) < len(waiting):
             pattern, _ = waiting[len(found)]
+            if done.returncode != -signal.SIGALRM:
+                ending = f"the process that searches for {pattern!r} ended with status"
+                raise UserError(f"{ending} {done.returncode}; leave the pattern out.")
             answers.update((each, None) for each in waiting[len(found) :] if each[0] == pattern)
         waiting = [question for question in waiting if question not in answers]
     return answers
