@@ -1,6 +1,5 @@
 """Cuts text into sentences, by the rules of its language."""
 
-import html
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -36,6 +35,8 @@ def certain_sentences(text: str, language: str) -> list[str]:
     capitals, and where the first ends in a letter, a short number or a word such as "Dr" with a
     full stop: "M. Noir", "am 7. Mai".
     """
+    import html  # as sentencex
+
     found, has_capitals = list[str](), not text.islower()
     for sentence in cut_sentences(text, language):
         letters = [each for each in html.unescape(sentence) if each.isalpha()]

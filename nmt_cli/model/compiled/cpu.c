@@ -50,8 +50,8 @@ long cpu_has(const char *flag) {
 /* whether the CPU has what Linux calls ``flag``, one of those that a level needs */
 long cpu_has(const char *flag) {
     unsigned long flags = getauxval(AT_HWCAP);
-    if (!strcmp(flag, "asimd")) return flags >> 1 & 1;
-    return !strcmp(flag, "asimddp") && flags >> 20 & 1;
+    if (!strcmp(flag, "asimd")) return (flags & HWCAP_ASIMD) != 0;
+    return !strcmp(flag, "asimddp") && flags & HWCAP_ASIMDDP;
 }
 #else
 long cpu_has(const char *flag) { return (void)flag, 0; }
