@@ -38,7 +38,7 @@ SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "check": "Decide whether a model may replace another one",
         "rescore": "Print how probable given translations are",
         "inspect": "Compute parameters, memory and time of training",
-        "report": "Draw the curves of runs, side by side",
+        "report": "Write a page about runs: scores, curves, lines",
         "attention": "Draw what pieces of a sentence attend to",
     },
     "Exchange": {
