@@ -2,20 +2,25 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import check
-from nmt_cli.commands.model_checks.regular_expressions import searched
+from nmt_cli.commands.model_checks.junit import as_junit
+from nmt_cli.commands.model_checks.regular_expressions import PROGRAM, searched
+from nmt_cli.commands.model_checks.results import Results
 from nmt_cli.commands.model_checks.shares import Judge
 from nmt_cli.commands.model_checks.suites import Suite
+from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages.errors import UserError
 
 FORMATS = Path(__file__).parents[1] / "formats"
@@ -111,6 +116,21 @@ def test_answers_do_not_depend_on_one_that_is_missing():
     assert searched([(NEVER_ENDS, "xxy")]) == {(NEVER_ENDS, "xxy"): True}
 
 
+def test_a_search_that_is_interrupted_ends_without_a_traceback():
+    command = python_command(PROGRAM)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for question in (("a", "a"), (NEVER_ENDS, "x" * 60)):
+            process.stdin.write(f"{json.dumps(question)}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "true\n"
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate()
+    assert (process.returncode, messages) == (-signal.SIGINT, "")
+
+
 def test_texts_are_searched_as_they_are():
     odd = 'a\u2028"ü\\n\x85👍'
     assert searched([("ü", odd), ("^a\u2028.*👍$", odd)]) == {
@@ -138,6 +158,20 @@ def test_a_wrong_line_is_named(suite, line, message):
     with pytest.raises(UserError) as error:
         suite({"source": "a"}, line)
     assert f"some.jsonl:{message}" in str(error.value)
+
+
+def test_names_and_texts_with_odd_characters_stay_on_a_line_and_in_xml(tmp_path):
+    path = tmp_path / "o\x1bd\nd.jsonl"
+    line = {"source": "a\uffff", "any_of": "b", "category": "c\x00\x1b[31m\n<b>]]>"}
+    path.write_text(json.dumps(line))
+    read = Suite.read(path, None, ("en", "de"))
+    found = Results("new", None, list(rows(read, {"a\uffff": "\x07"}, limit=0).values()), [])
+    (row,) = found.as_table().splitlines()[2:3]
+    assert row.split()[:3] == ["c", r"\x1b[31m", "<b>]]>"]
+    (suite,) = ElementTree.fromstring(as_junit(found).encode())
+    assert suite.get("name") == r"suite o\x1bd d"
+    assert [case.get("name") for case in suite] == [r"c \x1b[31m <b>]]>"]
+    assert "a\ufffd" in str(suite[0][0].text)
 
 
 def test_a_wrong_pattern_is_named(suite):

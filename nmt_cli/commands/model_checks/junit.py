@@ -3,7 +3,8 @@
 from xml.etree import ElementTree
 
 from nmt_cli.commands.model_checks.results import HEADINGS, Results
-from nmt_cli.messages.logs import printable
+
+NOT_IN_XML = dict.fromkeys([0xFFFE, 0xFFFF], "\ufffd")  # beside control characters
 
 
 def as_junit(results: Results) -> str:
@@ -11,14 +12,14 @@ def as_junit(results: Results) -> str:
     root = ElementTree.Element("testsuites", name="nmt-cli check")
     for group, rows in results.groups().items():
         counts = {
-            "name": printable(group),
+            "name": group,
             "tests": f"{len(rows)}",
             "failures": f"{sum(bool(row.problems) for row in rows)}",
             "skipped": f"{sum(row.value is None for row in rows)}",
         }
         suite = ElementTree.SubElement(root, "testsuite", counts)
         for row in rows:
-            name = {"name": printable(row.label), "classname": printable(group)}
+            name = {"name": row.label, "classname": group}
             case = ElementTree.SubElement(suite, "testcase", name)
             if row.value is None:
                 ElementTree.SubElement(case, "skipped", message="nothing to check")
@@ -29,4 +30,5 @@ def as_junit(results: Results) -> str:
             shown = (f"{heading} {text}" for heading, text in figures.items() if heading and text)
             ElementTree.SubElement(case, "system-out").text = ", ".join(shown)
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+    text = ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+    return text.translate(NOT_IN_XML)

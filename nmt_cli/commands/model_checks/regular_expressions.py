@@ -46,6 +46,7 @@ def searched(questions: Iterable[Question]) -> dict[Question, bool | str | None]
 def main() -> None:
     """Answer the questions on stdin, one a line."""
     warnings.simplefilter("ignore")  # of what later versions of Python mean by a pattern
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the caller reports that it was interrupted
     for line in sys.stdin:
         pattern, text = json.loads(line)
         signal.alarm(SECONDS)  # the kernel's own action ends the process

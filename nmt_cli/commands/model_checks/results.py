@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli.commands.scoring.system_comparison import p_value_text
+from nmt_cli.files.lines import one_line
 from nmt_cli.messages.figures import aligned, counted
 from nmt_cli.messages.logs import printable
 from nmt_cli.metrics.significance import Verdict
@@ -40,8 +41,8 @@ class Row(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name to read."""
-        return self.name.replace("_", " ")
+        """The name to read, on a line."""
+        return printable(one_line(self.name.replace("_", " ")))
 
     def cells(self) -> list[str]:
         """Return the row of a table, as text."""

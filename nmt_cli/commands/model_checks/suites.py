@@ -12,8 +12,9 @@ from nmt_cli.commands.model_checks.shares import Judge, Judged
 from nmt_cli.commands.model_checks.texts import Case, TestSet, Text, Translations
 from nmt_cli.corpus.references import References, fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Term
-from nmt_cli.files.lines import is_blank
+from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.logs import printable
 from nmt_cli.recipe.suites import SuiteCase, read_suite
 
 TOO_LONG = "the regular expression takes too long: "
@@ -33,7 +34,7 @@ class Suite(NamedTuple):
         for (pattern, _), answer in answers.items():
             if isinstance(answer, str):
                 raise UserError(f"{path}: {pattern!r} is no regular expression: {answer}.")
-        name = path.name.split(".")[0]
+        name = printable(one_line(path.name.split(".")[0]))
         return cls(
             name,
             [
