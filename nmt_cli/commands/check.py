@@ -113,7 +113,7 @@ def _checked(
     rows += single_words(words, found[0], judge, limits.single_words)
     rows += (row for suite in suites for row in suite.rows(judge, limits.suites))
     model, old = str(found[0].path), str(found[1].path) if len(found) > 1 else None
-    notes = list(_notes(found[0], languages[1]))
+    notes = [*_notes(found[0], languages[1]), *_needless(limits, options)]
     cost = [] if options.no_cost else cost_of(found, [case.text for case in lines], machine)
     return Results(model, old, rows, notes, cost)
 
@@ -125,3 +125,12 @@ def _notes(model: Model, language: str) -> Iterator[str]:
         yield f"Single words were not looked up: MODEL has no lexicon ({make} SOURCE TARGET)."
     if label_of(language) not in language_identifier().labels:
         yield f"Other languages show only by scripts: py3langid does not know {language}."
+
+
+def _needless(limits: Limits, options: CheckOptions) -> Iterator[str]:
+    """Yield what limits could not be applied."""
+    losses = limits.quality.max_bleu_loss, limits.quality.max_chrf_loss
+    if options.against is None and any(each is not None for each in losses):
+        yield f"What is lost to OLD has a limit in {options.limits}, but there is no --against OLD."
+    if options.terms is None and limits.behaviour.terms is not None:
+        yield f"behaviour.terms has a limit in {options.limits}, but there are no --terms FILE."

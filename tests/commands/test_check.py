@@ -224,6 +224,34 @@ def test_limits_of_a_file_decide(checked, tmp_path):
     assert checked(some(GROSS["empty"]), "--limits", path).exit_code == 0
 
 
+def test_limits_that_nothing_is_compared_with_are_named(checked, tmp_path):
+    path = tmp_path / "limits.yaml"
+    path.write_text("quality: {max_chrf_loss: 1}\nbehaviour: {terms: 0}\n")
+    notes = checked(good, "--limits", path).stdout
+    assert f"What is lost to OLD has a limit in {path}, but there is no --against OLD." in notes
+    assert f"behaviour.terms has a limit in {path}, but there are no --terms FILE." in notes
+    assert "lost to OLD has" not in checked(good, "--limits", path, old=good).stdout
+
+
+def test_long_lines_get_no_variants(checked, tmp_path, texts):
+    texts[1:] = [f"news={tmp_path}/long.en,{tmp_path}/long.de"]
+    for name in ("en", "de"):
+        (tmp_path / f"long.{name}").write_text(f"{'Anna sees two dogs. ' * 60}\nAnna sees a dog.\n")
+    found = {}
+    for row in json.loads(checked(good, "--format", "json", status=4).stdout)["checks"]:
+        found[row["group"], row["name"]] = row["lines"]
+    assert found["behaviour", "empty"] == 2 + 7  # one line with each kind of addition
+    assert found["invariance", "upper_case"] == 1
+
+
+def test_bytes_that_are_no_text_are_counted(checked, tmp_path, texts):
+    texts[1:] = [f"news={tmp_path}/latin.en,{tmp_path}/latin.de"]
+    for name in ("en", "de"):
+        (tmp_path / f"latin.{name}").write_bytes("Caf\xe9.\n".encode("latin-1"))
+    errors = checked(good, status=4).stderr
+    assert "latin.de have bytes that are not UTF-8 in 2 lines." in errors
+
+
 def test_the_worst_line_comes_first(checked):
     def model(source, target):
         if " 5 " in source:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nmt_cli.commands.model_checks.results import Row
 from nmt_cli.commands.model_checks.shares import Judge, Judged
-from nmt_cli.commands.model_checks.texts import Case, Translations
+from nmt_cli.commands.model_checks.texts import Case, Translations, short_ones
 from nmt_cli.corpus.text.augmentation import END_PUNCTUATION
 from nmt_cli.corpus.text.filters import share_repeated
 from nmt_cli.corpus.text.glossary import Glossary
@@ -179,7 +179,7 @@ def terms_of(glossary: Glossary) -> Check:
 
 def probes(cases: Sequence[Case]) -> list[Case]:
     """Return lines with numbers, URLs and so on, of each kind that few of the lines have."""
-    added = list[Case]()
+    added, repeated = list[Case](), short_ones(cases)[:NUM_PROBES]
     for name, form in PROBES.items():
         lines = (Line(case.text.source, "", None, case.languages) for case in cases)
         if sum(CHECKS[name](line) is not None for line in lines) < NUM_PROBES:
@@ -189,7 +189,7 @@ def probes(cases: Sequence[Case]) -> list[Case]:
                     text=case.text._replace(source=form.replace("…", case.text.source)),
                     reference=None,
                 )
-                for case in cases[:NUM_PROBES]
+                for case in repeated
             )
     return added
 

@@ -24,6 +24,7 @@ from nmt_cli.translating.translator import Translator
 
 GIVE_TEST = "give a text with --test NAME=SOURCE,REFERENCE."
 AT_ONCE = 1024  # lines, so that the progress shows
+MOST_CHARACTERS = 1000  # of a line that is translated again in other forms
 
 
 class Text(NamedTuple):
@@ -55,6 +56,11 @@ class Case(NamedTuple):
         }
 
 
+def short_ones(cases: Iterable[Case]) -> list[Case]:
+    """Return the lines that are translated again in other forms: long ones take minutes."""
+    return [case for case in cases if len(case.text.source) <= MOST_CHARACTERS]
+
+
 class TestSet(NamedTuple):
     """A text with references, one for each line."""
 
@@ -80,7 +86,10 @@ def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) 
     kind = "validation" if recipe is not None and not recipe.data.test_sets else "test"
     found = []
     for one in files:
-        pairs = list(ParallelText(one.with_languages(languages)))
+        text = ParallelText(one.with_languages(languages))
+        pairs = list(text)
+        if number := sum(text.num_invalid.values()):
+            logs.warning(f"{one} have bytes that are not UTF-8 in {counted(number, 'line')}.")
         if all(is_blank(source) for source, _ in pairs):
             raise UserError(f"{one} has nothing to translate; {GIVE_TEST}")
         targets = [target for _, target in pairs]

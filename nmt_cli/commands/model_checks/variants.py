@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nmt_cli.commands.model_checks.results import Row
 from nmt_cli.commands.model_checks.shares import Judge, Judged
-from nmt_cli.commands.model_checks.texts import Case, Text, Translations
+from nmt_cli.commands.model_checks.texts import Case, Text, Translations, short_ones
 from nmt_cli.corpus.text.augmentation import END_PUNCTUATION, TextPair, merged, misspelt
 from nmt_cli.metrics.bleu import chrf_scorer
 from nmt_cli.recipe.limits import InvarianceLimits
@@ -67,6 +67,7 @@ class Changed(NamedTuple):
 
 def variants_of(cases: Sequence[Case]) -> dict[str, list[Changed]]:
     """Return the variants of some of the lines, without those that change nothing."""
+    cases = short_ones(cases)
     chosen = cases[:: max(1, len(cases) // MOST_LINES)][:MOST_LINES]
     found: dict[str, list[Changed]] = {}
     for name, variant in VARIANTS.items():
