@@ -286,5 +286,5 @@ def test_memory_stays_the_same(expected):
             ask(10_000)
         late = resident(command)
     assert early.keys() == late.keys()
-    assert len(early) == 3
+    assert len(early) == 4  # one of them reads documents
     assert all(late[name] <= 1.05 * early[name] for name in early), (early, late)
