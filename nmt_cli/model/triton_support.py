@@ -67,10 +67,10 @@ def use_kernels(model: Transformer, *, used: bool) -> None:
     Nothing changes where there is no gradient: in validation and in the search.
     """
     seed = model.kernel_seed or KernelSeed()
-    numbers = itertools.count()
+    numbers, is_joined = itertools.count(), used and _joins(model)
     for module in model.modules():
         if isinstance(module, FeedForward | MultiHeadAttention):
-            module.is_joined = used and _joins(model)
+            module.is_joined = is_joined
         if isinstance(module, FeedForward):
             module.is_by_kernel = used and _suits(module, model)
         elif isinstance(module, MultiHeadAttention | Residual):

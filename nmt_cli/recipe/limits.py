@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from nmt_cli.messages.proposals import any_of, nearest
-from nmt_cli.recipe.reading.problem_messages import RULES, dotted, place_of, shown
+from nmt_cli.recipe.reading.problem_messages import dotted, place_of, rule_of, shown
 from nmt_cli.recipe.reading.recipe_files import read_text
 from nmt_cli.recipe.reading.yaml_tree import Finding, error_of, parse_yaml, shortened
 from nmt_cli.recipe.values import Flag, Number, Section
@@ -133,7 +133,7 @@ def read_limits(path: Path) -> Limits:
 
 def text_of_problem(details: ErrorDetails, section: type[Section]) -> str:
     """Return what is wrong with a value below ``section``, and what is allowed."""
-    kind, given = details["type"], shown(details["input"])
+    kind = details["type"]
     if kind == "extra_forbidden":
         for step in details["loc"][:-1]:
             section = section.model_fields[str(step)].annotation  # type: ignore[assignment]
@@ -145,7 +145,5 @@ def text_of_problem(details: ErrorDetails, section: type[Section]) -> str:
         return "is missing"
     if kind == "json_invalid":  # the line that it names is the first, as the text has one
         return f"not JSON: {details['ctx']['error']}".replace("line 1 column", "column")
-    rule = RULES.get(kind, details["msg"])
-    if kind == "model_type":
-        rule = "must have keys and values"
-    return f"{rule.format(**details.get('ctx', {}))}, but is {given}"
+    rule = "must have keys and values" if kind == "model_type" else rule_of(details)
+    return f"{rule}, but is {shown(details['input'])}"

@@ -269,7 +269,7 @@ class CompiledBeams(Beams):
             *(np.empty(shape, np.int64) for _ in range(2)),
         ]
         self._candidates = _Candidates(*map(_address, self._chosen), *shape)
-        self.done = np.empty(num_slots, np.int64)  # slots, of which some numbers are written
+        self.done = np.empty(num_slots, np.int64)  # S, begins with the slots that are done
 
 
 def _address(array: Array | None) -> int | None:

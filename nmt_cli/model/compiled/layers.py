@@ -286,7 +286,7 @@ class CompiledLayers:
         come too, which has not continued the hypotheses. Raises MemoryError.
         """
         past, lists, takes_part = steps.past, steps.lists, steps.takes_part
-        output, beam_size, sizes = self._packed.output, past.K, self.functions
+        output, beam_size = self._packed.output, past.K
         number = int(np.count_nonzero(takes_part)) * beam_size
         longest = int(max(past.E + most * beam_size, steps.memories[:, 1].max()))
         at_once = max(beam_size, self.rows_at_once // beam_size * beam_size)
@@ -294,16 +294,15 @@ class CompiledLayers:
         if lists is None:
             at_once = min(at_once, number)
             logits = self._reused("logits", (at_once, self.vocabulary_size))
-            size = sizes.rounded_size(at_once, output.I)
+            size = self.functions.rounded_size(at_once, output.I)
+            rounded = self._reused("rounded", (size,))
         else:
-            weights = self._packed.unpack_output()
-            logits = self._reused("listed", (number, lists.longest))
-            size = number * (1 + weights.shape[1] // 4)
+            weights, logits, rounded = self._for_lists(number, lists)
         rows = self._reused("rows", (number, self._decoder.D))
         workspace = self._workspace(self._decoder, number, longest)
         memory = [
             np.empty(len(takes_part), np.int64),
-            *(steps.done, rows, workspace, logits, self._reused("rounded", (size,))),
+            *(steps.done, rows, workspace, logits, rounded),
             self._reused("scratch", (2 * (number + beam_size),)),
         ]
         search = _Search(
@@ -334,14 +333,18 @@ class CompiledLayers:
         the beginning, and the rest is not used. The next call overwrites them.
         """
         output, beam_size = self._packed.output, len(rows) // len(lists)
-        weights = self._packed.unpack_output()
-        listed = self._reused("listed", (len(lists), beam_size * lists.longest))
-        rounded = self._reused("rounded", (len(rows) * (1 + weights.shape[1] // 4),))
+        weights, listed, rounded = self._for_lists(len(rows), lists)
         self.functions.multiply_lists(
             *(ctypes.addressof(output), weights.ctypes.data, lists.address),
             *(rows, len(lists), beam_size, listed, rounded, num_threads()),
         )
-        return listed
+        return listed.reshape(len(lists), -1)
+
+    def _for_lists(self, num_rows: int, lists: OutputLists) -> tuple[Array, Array, Array]:
+        """Return the output's weights, and memory for logits [R, longest list] and rounded rows."""
+        weights = self._packed.unpack_output()
+        listed = self._reused("listed", (num_rows, lists.longest))
+        return weights, listed, self._reused("rounded", (num_rows * (1 + weights.shape[1] // 4),))
 
     def free_memory(self) -> None:
         """Free what the next calls would use again."""

@@ -106,11 +106,17 @@ def _text(details: ErrorDetails) -> str:
         section = section_at(path)
         keys = ", ".join(section.model_fields) if section else "keys"
         return f"must be a section with keys of {keys}{found}"
-    if kind in RULES:
-        limits = {name: _number(limit) for name, limit in details.get("ctx", {}).items()}
-        rule = RULES[kind].format(**limits).replace("'", "")
-        return rule + (", or null" if kind in OF_LEAST and accepts_null(path) else "") + found
-    return details["msg"] + found
+    return (
+        rule_of(details) + (", or null" if kind in OF_LEAST and accepts_null(path) else "") + found
+    )
+
+
+def rule_of(details: ErrorDetails) -> str:
+    """Return what is allowed in place of a wrong value, in pydantic's words where we have none."""
+    if details["type"] not in RULES:
+        return details["msg"]
+    limits = {name: _number(limit) for name, limit in details.get("ctx", {}).items()}
+    return RULES[details["type"]].format(**limits).replace("'", "")
 
 
 def _text_of_missing(path: KeyPath) -> str:

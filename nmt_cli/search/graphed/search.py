@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt_cli.hardware.device import Readback
 from nmt_cli.model.compiled.c_library import Array
-from nmt_cli.search.beams import Beams, length_penalty
+from nmt_cli.search.beams import Beams, hypothesis_of, length_penalty
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.search.search import BeamSearch
@@ -200,12 +200,10 @@ class _Reported:
         ):
             scores, tokens = of_beams[:, : length - 1]
             score = log_probability / length_penalty(length, alpha)
-            of_tokens: tuple[float, ...] = ()
+            totals = None
             if self._settings.token_scores:
                 totals = np.ascontiguousarray(scores).view(np.float32)
-                of_tokens = tuple(np.diff([0.0, *totals.tolist(), log_probability]).tolist())
-            hypothesis = Hypothesis(tuple(tokens.tolist()), log_probability, score, of_tokens)
-            found[row].append(hypothesis)
+            found[row].append(hypothesis_of(tokens, totals, log_probability, score))
         return [tuple(sorted(each, key=lambda hypothesis: -hypothesis.score)) for each in found]
 
     def _followed(self, slots: Array, lengths: Array, last: Array) -> Array:
