@@ -27,7 +27,7 @@ NUM_EXAMPLES = 10
 
 
 class Figure(NamedTuple):
-    """A figure of validations, the best of which is shown."""
+    """A figure that each validation has; the page shows its best value."""
 
     heading: str
     key: str
