@@ -6,12 +6,11 @@ A matrix that is stored in int8 has a scale for each of its rows, in a tensor of
 from __future__ import annotations
 
 import hashlib
-import io
 import math
+import mmap
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from nmt_cli.model.compiled.c_library import Array
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "I8": np.dtype(np.int8)}
 HEADER_LENGTH = 8  # bytes in front of the header: its length, little-endian
 SCALES = ".scales"  # ends the name of a matrix's scales
-READ_AT_ONCE = 1 << 23  # bytes, or one weight; hashing takes 40 times as long as a thread's start
+MAPPED_AT_ONCE = 1 << 22  # bytes of a file, in whole pages, or one weight
 LARGEST = 127
 SMALLEST_SCALE = 1e-30  # of a row that is zero
 
@@ -76,55 +75,53 @@ class StoredWeights(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         with _naming_errors(self._path):
-            return self._finite(name, self._read(self._tensors[name]))
+            return self._finite(name, self._read)
 
-    def _finite(self, name: str, weight: Array) -> Array:
-        """Return a weight of what is stored of it, in fp32 and finite."""
+    def _finite(self, name: str, stored: Callable[[StoredTensor], Array]) -> Array:
+        """Return a weight in fp32, finite, of what is ``stored`` of it."""
+        weight = stored(self._tensors[name])
         if name in self._scales:
             weight = weight.astype(np.float32)
-            weight *= self._read(self._scales[name])
+            weight *= stored(self._scales[name])
         refuse_not_finite(name, weight, self._path)
         return weight
 
     def checked(self, sha256: str) -> Iterator[tuple[str, Array]]:
-        """Yield the name of each weight and the weight, in the order of the file, read once.
+        """Return an iterator of the names and the weights, in the order of the file.
 
-        A thread hashes the file meanwhile. The next weights overwrite an array. Raises DamagedError
-        if a weight is not finite and, behind the last one, if the file does not have this checksum.
+        A thread hashes the file from now on. The iterator raises DamagedError if a weight is not
+        finite and, behind the last one, if the file does not have this checksum.
         """
-        tensors = [*self._tensors.values(), *self._scales.values()]
-        tensors.sort(key=lambda tensor: tensor.offset)
-        begin = tensors[0].offset
-        parts = [[*part] for _, part in groupby(tensors, lambda t: (t.end - begin) // READ_AT_ONCE)]
-        most = max(part[-1].end - part[0].offset for part in parts)
-        memory: Array = np.empty(most, np.uint8)
+        with _naming_errors(self._path), self._path.open("rb") as stream:
+            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         digest = hashlib.sha256()
-        with (
-            _naming_errors(self._path),
-            checking(self._path, tensors[-1].end) as counter,
-            self._path.open("rb", buffering=0) as stream,
-        ):
-            digest.update(stream.read(begin))
-            for part in parts:
-                content = memory[: part[-1].end - part[0].offset]
-                _fill(content, stream, part[-1].name)
-                hashing = Thread(target=digest.update, args=(content,))
-                hashing.start()
-                try:
-                    yield from self._weights_in(content, part)
-                finally:
-                    hashing.join()
-                counter.advance(part[-1].end // HASHED_AT_ONCE - part[0].offset // HASHED_AT_ONCE)
-        if digest.hexdigest() != sha256:
-            raise changed(self._path)
+        hashing = Thread(target=_hash, args=(content, digest))
+        hashing.start()
 
-    def _weights_in(self, content: Array, part: list[StoredTensor]) -> Iterator[tuple[str, Array]]:
-        for name, dtype, shape, offset in part:
-            if name not in self._tensors:
-                continue  # scales, which their matrix needs
-            first = offset - part[0].offset
-            stored = content[first:][: math.prod(shape) * dtype.itemsize].view(dtype)
-            yield name, self._finite(name, np.require(stored.reshape(shape), requirements="A"))
+        def weights() -> Iterator[tuple[str, Array]]:
+            try:
+                yield from self._weights_in(content)
+            finally:
+                hashing.join()
+            if digest.hexdigest() != sha256:
+                raise changed(self._path)
+
+        return weights()
+
+    def _weights_in(self, content: mmap.mmap) -> Iterator[tuple[str, Array]]:
+        array: Array = np.frombuffer(content, np.uint8)
+        first = 0  # of the pages that are still in memory
+
+        def stored(tensor: StoredTensor) -> Array:
+            part = array[tensor.offset : tensor.end].view(tensor.dtype)
+            return np.require(part.reshape(tensor.shape), requirements="A")
+
+        with _naming_errors(self._path), checking(self._path, len(content)) as counter:
+            for name, tensor in self._tensors.items():
+                yield name, self._finite(name, stored)
+                if tensor.end - first > MAPPED_AT_ONCE:
+                    counter.advance(tensor.end // HASHED_AT_ONCE - first // HASHED_AT_ONCE)
+                    first = _unmap(content, first, tensor.end)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -134,19 +131,32 @@ class StoredWeights(Mapping[str, Array]):
 
     def _read(self, tensor: StoredTensor) -> Array:
         array = np.empty(tensor.shape, tensor.dtype)
+        left = array.reshape(-1).view(np.uint8).data
         with self._path.open("rb", buffering=0) as stream:
             stream.seek(tensor.offset)
-            _fill(array.reshape(-1).view(np.uint8), stream, tensor.name)
+            while left:
+                if not (count := stream.readinto(left)):
+                    raise ValueError(f"it ends in {tensor.name}")
+                left = left[count:]
         return array
 
 
-def _fill(array: Array, stream: io.FileIO, name: str) -> None:
-    """Read bytes into all of ``array``. Raises ValueError if the file ends, in tensor ``name``."""
-    left = array.data
-    while left:
-        if not (count := stream.readinto(left)):
-            raise ValueError(f"it ends in {name}")
-        left = left[count:]
+def _hash(content: mmap.mmap, digest: hashlib._Hash) -> None:
+    """Hash all bytes, without Python's lock; no more of them are in memory than have to be."""
+    view = memoryview(content)
+    for begin in range(0, len(content), MAPPED_AT_ONCE):
+        digest.update(view[begin : begin + MAPPED_AT_ONCE])
+        _unmap(content, begin, begin + MAPPED_AT_ONCE)
+
+
+def _unmap(content: mmap.mmap, begin: int, end: int) -> int:
+    """Take the whole pages of this part of a file out of memory; return where they end.
+
+    Who reads them again gets them from the file.
+    """
+    end = min(end, len(content)) // mmap.PAGESIZE * mmap.PAGESIZE
+    content.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+    return end
 
 
 @contextmanager

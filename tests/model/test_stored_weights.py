@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import mmap
 
 import numpy as np
 import pytest
@@ -97,14 +98,16 @@ def checked(path):
     return {name: weight.copy() for name, weight in StoredWeights(path).checked(digest)}
 
 
-@pytest.mark.parametrize("read_at_once", [1, 30, stored_weights.READ_AT_ONCE])
+@pytest.mark.parametrize("pages_at_once", [1, 3, stored_weights.MAPPED_AT_ONCE // mmap.PAGESIZE])
 @pytest.mark.parametrize("in_int8", [False, True])
 def test_weights_that_are_checked_meanwhile_are_the_same(
-    tmp_path, monkeypatch, in_int8, read_at_once
+    tmp_path, monkeypatch, in_int8, pages_at_once
 ):
-    monkeypatch.setattr(stored_weights, "READ_AT_ONCE", read_at_once)
+    monkeypatch.setattr(stored_weights, "MAPPED_AT_ONCE", pages_at_once * mmap.PAGESIZE)
     path = tmp_path / "x"
     arrays = {name: array for name, array in ARRAYS.items() if array.size or not in_int8}
+    large = np.random.default_rng(2).normal(size=(50, 200))
+    arrays |= {f"large {number}": np.float32(large * number) for number in range(4)}
     path.write_bytes(as_bytes(arrays, in_int8=in_int8))
     found, stored = checked(path), StoredWeights(path)
     assert list(found) == list(stored)

@@ -21,6 +21,7 @@ ACTIVATIONS = {"relu": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4}
 
 ALIGNMENT = 64  # bytes: a line of a CPU's cache
 OUTPUT, VECTORS = "output_weight", "vectors of the output's pieces"
+MADV_POPULATE_WRITE = 23  # asm-generic/mman-common.h
 FIRST_POSITIONS = 256  # of sinusoids, at least
 
 
@@ -112,11 +113,14 @@ class PackedModel:
         for part, size_of_part in self._parts():
             self._places[part] = size
             size += -(-size_of_part // ALIGNMENT) * ALIGNMENT
-        # The kernel gives all pages at once in half the time of one after the other at their first
-        # writes. Huge pages would take less or, if memory is fragmented, several times as long.
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._mapping = mmap.mmap(-1, size, flags=flags)
         self._memory: Array = np.frombuffer(self._mapping, np.uint8)
+        # The kernel gives all pages at once in half the time of one after the other at their first
+        # writes. Huge pages would take less or, if memory is fragmented, several times as long.
+        # Called through ctypes, which gives up Python's lock. Kernels before 5.14 refuse it.
+        address = ctypes.c_void_p(self._memory.ctypes.data)
+        ctypes.CDLL(None).madvise(address, ctypes.c_size_t(size), MADV_POPULATE_WRITE)
         missing = set(self._shapes)
         for name, weight in weights:
             self._pack(name, weight)
