@@ -48,10 +48,16 @@ enum type { FP32, BF16, INT8 };
 #define GROUP 4
 
 /* whether instructions take the integers of a row as unsigned; then rows have OFFSET added to them */
-#if defined __AVX512F__ || defined __AVXVNNI__
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
 #define OFFSET 128
 #else
 #define OFFSET 0
+#endif
+/* what ``add_integers`` finds too much for an integer of an output, whatever the row has: ``sums`` are its sums */
+#if defined __AVX2__ && !OFFSET
+#define EXCESS(integer) ((integer) < 0 ? (integer) : 0)
+#else
+#define EXCESS(integer) (OFFSET * (integer))
 #endif
 
 /* attention weights that are wanted: those of sentence b in layer n are [H, queries, entries], and begin
@@ -182,10 +188,10 @@ static float scale_of(const float *row, long I) {
 }
 
 /* writes ``count`` of an output's weights, of at most GROUPS_AT_ONCE groups, in a type into these groups, which are
-   BLOCK groups apart; in int8 divided by the scale, and returns their sum */
+   BLOCK groups apart; in int8 divided by the scale, and returns the sum of their excess */
 INLINE int32_t pack_groups(const float *row, long type, long count, float scale, char *block) {
     float inverse = 1.f / scale;
-    int32_t sum = 0;
+    int32_t excess = 0;
     union {
         char groups[GROUPS_AT_ONCE][GROUP];
         float floats[GROUPS_AT_ONCE];
@@ -196,10 +202,10 @@ INLINE int32_t pack_groups(const float *row, long type, long count, float scale,
     for (long i = 0; i < count && type == BF16; i++) some.halves[i] = as_bf16(row[i]);
     if (type == INT8 && inverse == inverse)
         for (long i = 0; i < count; i++) some.integers[i] = (int8_t)rintf(row[i] * inverse);
-    for (long i = 0; i < count && type == INT8; i++) sum += some.integers[i];
+    for (long i = 0; i < count && type == INT8; i++) excess += EXCESS(some.integers[i]);
     for (long i = 0; i < count; i += numbers_of_group(type), block += BLOCK * GROUP)
         memcpy(block, some.groups[i / numbers_of_group(type)], GROUP);
-    return sum;
+    return excess;
 }
 
 /* writes the weights [O <= BLOCK, I] of a block's outputs into it, and in int8 their scales and sums [O].
@@ -211,8 +217,8 @@ INLINE void pack_block(const float *weight, long type, long I, long O, char *blo
         for (long o = 0; o < O; o++) {
             long count = I - first < most ? I - first : most;
             const float *row = weight + o * I + first;
-            int32_t sum = pack_groups(row, type, count, type == INT8 ? scales[o] : 0.f, block + o * GROUP);
-            if (type == INT8) sums[o] += OFFSET * (uint32_t)sum;
+            int32_t excess = pack_groups(row, type, count, type == INT8 ? scales[o] : 0.f, block + o * GROUP);
+            if (type == INT8) sums[o] += (uint32_t)excess;
         }
 }
 
@@ -245,7 +251,8 @@ void EXPORTED(unpack)(const Matrix *matrix, char *weights) {
         for (long i = 0; i < steps; i++) memcpy(weights + i * GROUP, group_of(matrix, steps, o, i), GROUP);
 }
 
-/* sums [LANES], in int32, plus the products of the four integers of each group of a row and of weights */
+/* sums [LANES], in int32, plus the products of the four integers of each group of a row and of weights, and the
+   weights' EXCESS */
 INLINE floats add_integers(floats sums, ints row, const char *weights) {
 #if defined __AVX512VNNI__
     return (floats)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)row, _mm512_loadu_si512(weights));
@@ -254,20 +261,22 @@ INLINE floats add_integers(floats sums, ints row, const char *weights) {
                                            _mm256_loadu_si256((const __m256i *)weights));
 #elif defined __ARM_FEATURE_DOTPROD
     return (floats)vdotq_s32((int32x4_t)sums, (int8x16_t)row, vld1q_s8((const int8_t *)weights));
-#elif defined __AVX512BW__
-    /* 16-bit numbers hold the products of two pairs exactly; the instruction for bytes saturates */
-    ints own = *(const ints *)weights;
-    shorts even = (shorts)(row & 0x00ff00ff), odd = (shorts)((row >> 8) & 0x00ff00ff);
-    shorts own_even = (shorts)((shorts)own << 8) >> 8, own_odd = (shorts)own >> 8;
-    return (floats)((ints)sums + (ints)_mm512_madd_epi16((__m512i)even, (__m512i)own_even) +
-                    (ints)_mm512_madd_epi16((__m512i)odd, (__m512i)own_odd));
+#else
+    /* The product by a weight w < 0 is -w * ~row + w, as ~row is -row - 1. Rows are from -127 to 127, so 16 bits
+       hold the sum of two products: at most 2 * 127 * 128. sign_epi8 would do, but uses the ports that multiply. */
+#if defined __AVX512BW__
+    __m512i own = _mm512_loadu_si512(weights);
+    __m512i flipped = (__m512i)row ^ _mm512_movm_epi8(_mm512_movepi8_mask(own));
+    __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(own), flipped);
+    return (floats)((ints)sums + (ints)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 #elif defined __AVX2__
-    /* Rows are from -127 to 127, so 16 bits hold the sum of two products: at most 2 * 127 * 128. */
     __m256i own = _mm256_loadu_si256((const __m256i *)weights);
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(own), _mm256_sign_epi8((__m256i)row, own));
+    __m256i flipped = (__m256i)row ^ _mm256_cmpgt_epi8(_mm256_setzero_si256(), own);
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(own), flipped);
     return (floats)((ints)sums + (ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #else
 #error "there is no level for this CPU"
+#endif
 #endif
 }
 

@@ -8,7 +8,7 @@
 /* a weight matrix [O, I] in blocks of outputs, the last one filled up with 0: [O / BLOCK, I / numbers of a
    group, BLOCK] groups. ``bias`` [O] may be NULL.
 
-   In int8 each output has a scale [O]; ``sums`` [O], OFFSET times the sum of an output's weights, are subtracted
+   In int8 each output has a scale [O]; ``sums`` [O], of the EXCESS of an output's weights, are subtracted
    from the products. */
 typedef struct {
     const char *blocks;

@@ -16,7 +16,6 @@
 typedef float floats __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef uint32_t uints __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef int16_t shorts __attribute__((vector_size(4 * LANES), aligned(4)));
 
 static const floats ZERO;
 static const float LOWEST = -87.f, HIGHEST = 88.f; /* between them e^x is a normal number */
