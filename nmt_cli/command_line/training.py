@@ -211,7 +211,9 @@ def train(recipe: str, **given: Any) -> None:
 @options.cli_command("average-checkpoints")
 @click.argument("run", type=PATH, shell_complete=completion.runs)
 @click.option(
-    "--last", type=POSITIVE, help="How many checkpoints.  [default: the recipe's keep_for_average]"
+    "--last",
+    type=POSITIVE,
+    help="How many checkpoints.  [default: the recipe's keep_for_average, without early ones]",
 )
 @options.repeated("--checkpoints", type=PATH, help="A checkpoint to average")
 @click.option(

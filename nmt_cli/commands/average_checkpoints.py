@@ -16,7 +16,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.model_settings import common_characters
 from nmt_cli.recipe.reading.reader import read_recipe
-from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.checkpoints import ToAverage, list_checkpoints, to_average
 from nmt_cli.saved.model_directory import (
     Model,
     find_model,
@@ -39,10 +39,11 @@ def run(
     """Write the mean of the chosen checkpoints as a model directory.
 
     It averages ``checkpoints``, or else the ``last`` regular or final ones of the run, by default
-    as many as the recipe's keep_for_average, into RUN/average. With ``precision`` int8 the model
-    has a quarter of the size and goes into RUN/average-int8. Raises UserError if there are too few,
-    if they do not fit together or if the output exists without ``force``, and DamagedError if one
-    is damaged. If a training removes one meanwhile, the last ones are chosen once more.
+    as many as the recipe's keep_for_average without those that ``to_average`` finds too early, into
+    RUN/average. With ``precision`` int8 the model has a quarter of the size and goes into
+    RUN/average-int8. Raises UserError if there are too few, if they do not fit together or if the
+    output exists without ``force``, and DamagedError if one is damaged. If a training removes one
+    meanwhile, the last ones are chosen once more.
     """
     if not run_dir.exists() or (not is_run(run_dir) and not checkpoints):
         raise UserError(what_to_give(run_dir, "run"))
@@ -65,11 +66,14 @@ def _write_average_of_last(
     """Average the last checkpoints; choose them once more if a training removes one meanwhile."""
     removed: list[Path] = []
     for _ in range(2):
-        chosen = _last(run_dir, last)
+        found = _last(run_dir, last)
+        chosen = [checkpoint.path for checkpoint in found.chosen]
         try:
             models = [verified(path) for path in chosen]
             _write_average(models, output, precision, replace=replace)
             _warn_of_equal(models)
+            if remark := found.remark(run_dir):
+                logs.info(remark)
             return
         except (DamagedError, FileNotFoundError):
             removed = [path for path in chosen if not path.exists()]
@@ -102,7 +106,7 @@ def _checkpoint(path: Path) -> Path:
     return find_model(path).path
 
 
-def _last(run_dir: Path, count: int | None) -> list[Path]:
+def _last(run_dir: Path, given: int | None) -> ToAverage:
     checkpoints = list_checkpoints(run_dir)
     available = [c for c in checkpoints if c.enters_average]
     if checkpoints and not available:
@@ -112,17 +116,20 @@ def _last(run_dir: Path, count: int | None) -> list[Path]:
             "are not averaged unless you name them. Continue with train --resume, or name them: "
             f"--checkpoints {shlex.quote(str(newest))}."
         )
-    if count is None:
-        if not available:
-            raise UserError(f"{run_dir} holds no checkpoint yet; train it first.")
-        count = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
+    if given is not None:
+        count, found = given, ToAverage(available[-given:], [])
+    elif not available:
+        raise UserError(f"{run_dir} holds no checkpoint yet; train it first.")
+    else:
+        recipe = read_recipe(str(available[-1].path / RECIPE)).recipe
+        count, found = recipe.checkpoints.keep_for_average, to_average(available, recipe)
     if len(available) < count:
         steps = ", ".join(str(checkpoint.step) for checkpoint in available) or "none"
         raise UserError(
             f"average-checkpoints needs {counted(count, 'checkpoint')}, {run_dir} has "
             f"{len(available)} (steps {steps}). Train longer or give a smaller --last."
         )
-    return [checkpoint.path for checkpoint in available[-count:]]
+    return found
 
 
 def _refuse_repeated(models: Sequence[Model]) -> None:

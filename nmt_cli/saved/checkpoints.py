@@ -17,13 +17,20 @@ from nmt_cli.files.folders import MODEL_KINDS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.messages.figures import counted
-from nmt_cli.messages.proposals import command
+from nmt_cli.messages.proposals import any_of, command
 
 if TYPE_CHECKING:
     from nmt_cli.recipe.reading.reader import RecipeFile
     from nmt_cli.recipe.schema import Recipe
 
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
+
+# From which share of the steps on checkpoints are averaged. A small model had BLEU 50.56 after
+# 1,200 steps, and 51.28, 50.61, 49.12, 48.40, 46.42 and 36.13 as the average of the last 2, 3, 4,
+# 5, 6 and all of 10 checkpoints. The longer a training is, the less changes in its last half: the
+# average of parsing-small begins at 0.56 of its 12,000 steps.
+LAST_PART, LAST_PART_IF_LONG = 0.75, 0.5
+LONG = 10_000  # steps
 
 
 class Checkpoint(NamedTuple):
@@ -70,17 +77,62 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
+class ToAverage(NamedTuple):
+    """The last checkpoints of a run, in the order of their steps: averaged, or left out."""
+
+    chosen: list[Checkpoint]
+    too_early: list[Checkpoint]
+
+    @property
+    def available(self) -> list[Checkpoint]:
+        """All of them."""
+        return [*self.too_early, *self.chosen]
+
+    def remark(self, run_dir: Path) -> str:
+        """Return which ones are left out, and why; "" if there are none."""
+        if not self.too_early:
+            return ""
+        steps = any_of([f"{checkpoint.step:,}" for checkpoint in self.too_early], "and")
+        plural = "s" if len(self.too_early) > 1 else ""
+        end, number = self.chosen[-1].step, str(len(self.available))
+        all_of_them = command("nmt-cli", "average-checkpoints", run_dir, "--last", number)
+        return (
+            f"Left out of the average, as too early in a training of {end:,} steps "
+            f"(checkpoints.keep_for_average): step{plural} {steps}. "
+            f"To average all {number}: {all_of_them} --force"
+        )
+
+
+def to_average(checkpoints: Sequence[Checkpoint], recipe: Recipe) -> ToAverage:
+    """Return which of ``checkpoints`` the average of a run of ``recipe`` is made of.
+
+    Of the last keep_for_average that an average may use, these are the last one, and those of the
+    last quarter of the steps that are after the warm-up; of the last half in a long training. If
+    the training began from a trained model, none is too early.
+    """
+    available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
+    last = available[-recipe.checkpoints.keep_for_average :]
+    if not last or last[-1].manifest.get("initialized_from") is not None:
+        return ToAverage(last, [])
+    end = last[-1].step
+    share = LAST_PART if end < LONG else LAST_PART_IF_LONG
+    earliest = max(share * end, recipe.training.warmup_steps)
+    num_early = sum(checkpoint.step < earliest for checkpoint in last[:-1])
+    return ToAverage(last[num_early:], last[:num_early])
+
+
 def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
     """Return the command that averages the last of ``checkpoints``.
 
-    It averages as many as the recipe of the newest one asks for, or all if there are fewer. Raises
+    It averages those that ``to_average`` chooses by the recipe of the newest one. Raises
     RecipeError if that recipe cannot be read.
     """
     from nmt_cli.recipe.reading.reader import read_recipe  # needs yaml, which translating does not
 
     available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
-    wanted = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
-    words = ["--last", str(len(available))] if len(available) < wanted else []
+    recipe = read_recipe(str(available[-1].path / RECIPE)).recipe
+    is_short = len(available) < recipe.checkpoints.keep_for_average
+    words = ["--last", str(len(to_average(available, recipe).chosen))] if is_short else []
     words += ["--force"] if (run_dir / AVERAGE).exists() else []
     return command("nmt-cli", "average-checkpoints", run_dir, *words)
 

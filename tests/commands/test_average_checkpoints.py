@@ -17,6 +17,7 @@ from nmt_cli.files.atomic_files import (
 )
 from nmt_cli.files.file_names import MANIFEST, TRAINING_STATE, WEIGHTS
 from nmt_cli.files.locks import claimed
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.model_directory import find_model, load_model
@@ -60,12 +61,24 @@ def test_the_average_is_the_mean_of_the_last(run_dir):
         assert not torch.equal(weight, parts[2][name])
 
 
-def test_the_recipe_decides_how_many_by_default(run_dir):
-    average_checkpoints.run(run_dir)
+def averaged_steps(run_dir):
     manifest = json.loads((run_dir / "average" / MANIFEST).read_text())
-    assert [part["step"] for part in manifest["averaged"]] == [3, 6, 9, 12]
+    return [part["step"] for part in manifest["averaged"]]
+
+
+def test_the_recipe_decides_how_many_without_early_ones_by_default(run_dir, capsys):
+    logs.configure(quiet=False)
+    average_checkpoints.run(run_dir)
+    assert averaged_steps(run_dir) == [9, 12]
     assert find_model(run_dir).path == run_dir / "average"
     load_model(run_dir / "average")
+    before, _, all_of_them = capsys.readouterr().err.partition(" steps 3 and 6. To average all 4: ")
+    assert before.rpartition("\n")[2].startswith("Left out of the average, as too early in a ")
+    arguments = shlex.split(all_of_them.partition("\n")[0])
+    assert arguments[0] == "nmt-cli"
+    assert CliRunner().invoke(cli.main, arguments[1:], catch_exceptions=False).exit_code == 0
+    assert averaged_steps(run_dir) == [3, 6, 9, 12]
+    assert "Left out" not in capsys.readouterr().err
 
 
 def removing_first(patch, target, run_dir, *, remove=True):
@@ -95,7 +108,7 @@ def test_a_checkpoint_that_a_training_removes_is_replaced_by_a_newer_one(
     run_dir, monkeypatch, capsys, target
 ):
     removing_first(monkeypatch, target, run_dir, remove=False)
-    average_checkpoints.run(run_dir)
+    average_checkpoints.run(run_dir, last=4)
     manifest = json.loads((run_dir / "average" / MANIFEST).read_text())
     assert [part["step"] for part in manifest["averaged"]] == [6, 9, 12, 15]
     assert "damaged" not in capsys.readouterr().err
@@ -104,7 +117,7 @@ def test_a_checkpoint_that_a_training_removes_is_replaced_by_a_newer_one(
 def test_checkpoints_that_are_removed_all_the_time_are_not_called_damaged(run_dir, monkeypatch):
     removing_first(monkeypatch, "mean_weights", run_dir)
     with pytest.raises(UserError) as caught:
-        average_checkpoints.run(run_dir)
+        average_checkpoints.run(run_dir, last=4)
     assert str(caught.value) == (
         f"{checkpoint(run_dir, 6)} was removed while it was averaged: a training goes on there, "
         "which keeps only its newest checkpoints. Run the command again, or give a smaller --last."
@@ -182,7 +195,7 @@ def test_safety_checkpoints_do_not_enter(run_dir):
 def test_a_damaged_one_is_named(run_dir):
     (checkpoint(run_dir, 9) / WEIGHTS).write_bytes(b"")
     with pytest.raises(DamagedError, match=r"step-00000009/model.safetensors has 0 bytes"):
-        average_checkpoints.run(run_dir)
+        average_checkpoints.run(run_dir, last=4)
     assert not (run_dir / "average").exists()
 
 
@@ -221,7 +234,7 @@ def test_checkpoints_of_a_run_that_did_not_change_are_averaged_with_a_warning(ru
         manifest = json.loads((checkpoint(run_dir, step) / MANIFEST).read_text())
         facts = {k: v for k, v in manifest.items() if k not in ("files", "manifest_sha256")}
         write_manifest(checkpoint(run_dir, step), facts)
-    average_checkpoints.run(run_dir)
+    average_checkpoints.run(run_dir, last=4)
     assert "Warning: the checkpoints of steps 6, 9 and 12 have the same weights, " in (
         capsys.readouterr().err
     )

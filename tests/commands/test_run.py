@@ -219,7 +219,9 @@ def test_longer_training_goes_on_from_the_end(folder, caplog):
     starts = (folder / "runs/toy/sessions.jsonl").read_text().splitlines()
     assert [json.loads(start)["from_step"] for start in starts] == [0, 6]
     averaged = json.loads((folder / "runs/toy/average/manifest.json").read_text())["averaged"]
-    assert [part["step"] for part in averaged] == [6, 9]
+    assert [part["step"] for part in averaged] == [9]
+    left_out = "Left out of the average, as too early in a training of 9 steps ("
+    assert sum(message.startswith(left_out) for message in caplog.messages) == 1
     assert not any(message.startswith("Next: ") for message in caplog.messages)
 
 

@@ -42,7 +42,7 @@ from nmt_cli.metrics.scorer import NAMES, Scorer
 from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
-from nmt_cli.saved.checkpoints import Checkpoint, list_checkpoints
+from nmt_cli.saved.checkpoints import list_checkpoints, to_average
 from nmt_cli.saved.metrics_log import logged_validations
 from nmt_cli.saved.run_directory import is_trained_by, record_changes, remove_run
 from nmt_cli.training.experiment import Experiment
@@ -128,7 +128,8 @@ def _train(experiment: Experiment, is_forced: bool) -> None:
 
 
 def _is_averaged(experiment: Experiment) -> bool:
-    weights = [each.manifest["files"][WEIGHTS]["sha256"] for each in _to_average(experiment)]
+    chosen = to_average(list_checkpoints(experiment.run_dir), experiment.recipe).chosen
+    weights = [each.manifest["files"][WEIGHTS]["sha256"] for each in chosen]
     return was_made_from(
         experiment.run_dir / AVERAGE,
         weights,
@@ -139,15 +140,13 @@ def _is_averaged(experiment: Experiment) -> bool:
 def _average(experiment: Experiment, _: bool) -> None:
     from nmt_cli.commands import average_checkpoints  # imports torch
 
-    wanted, chosen = experiment.recipe.checkpoints.keep_for_average, _to_average(experiment)
-    if chosen and len(chosen) < wanted:
-        logs.warning(f"{experiment.run_dir} has only {len(chosen)} of {wanted} checkpoints.")
-    average_checkpoints.run(experiment.run_dir, last=len(chosen) or None, force=True)
-
-
-def _to_average(experiment: Experiment) -> list[Checkpoint]:
-    available = [c for c in list_checkpoints(experiment.run_dir) if c.enters_average]
-    return available[-experiment.recipe.checkpoints.keep_for_average :]
+    found = to_average(list_checkpoints(experiment.run_dir), experiment.recipe)
+    num_found, wanted = len(found.available), experiment.recipe.checkpoints.keep_for_average
+    if 0 < num_found < wanted:
+        logs.warning(f"{experiment.run_dir} has only {num_found} of {wanted} checkpoints.")
+    average_checkpoints.run(experiment.run_dir, last=len(found.chosen) or None, force=True)
+    if remark := found.remark(experiment.run_dir):
+        logs.info(remark)
 
 
 def _translate(experiment: Experiment, partial: Partial) -> None:

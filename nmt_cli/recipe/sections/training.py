@@ -237,7 +237,9 @@ class CheckpointsConfig(Interval):
     """When to save a checkpoint, and how many to keep for the average (section 6.1)."""
 
     keep_for_average: Annotated[Count, Field(ge=1, le=10_000)] = 5
-    """How many of the newest checkpoints are kept; average-checkpoints averages them."""
+    """How many of the newest checkpoints are kept. run and average-checkpoints average the last
+    one, and of the others those after warmup_steps in the last quarter of the training, or in the
+    last half if it has 10,000 steps or more; all if it began from a trained model."""
 
 
 MOST_TRANSLATIONS = 64
