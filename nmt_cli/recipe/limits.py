@@ -111,7 +111,7 @@ class Limits(Section):
 
 def read_limits(path: Path) -> Limits:
     """Return the limits of a YAML file. Raises RecipeError, which lists all problems by line."""
-    tree = parse_yaml(read_text(path), shortened(str(path), 1000))
+    tree = parse_yaml(read_text(path, "limits"), shortened(str(path), 1000))
     if not tree.readable:
         raise error_of(tree.findings)
     try:

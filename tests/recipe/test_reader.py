@@ -104,7 +104,7 @@ def test_yaml_traps(write, key, text, expected):
         (b"a: 1\nb: \xe9\n", ":2: not UTF-8 text (byte 0xe9); save it as UTF-8."),
         ("a: 1".encode("utf-16"), ":1: not UTF-8 text (byte 0xff)"),
         (b"\x00" * 100, ":1: not YAML: the character U+0000"),
-        (b"a" * 1_000_001, " is larger than 1,000,000 bytes; it is not a recipe."),
+        (b"a" * 1_000_001, " is larger than 1,000,000 bytes; it is not a recipe file."),
         (b"a: b: c", ":1: not YAML: "),
     ],
 )

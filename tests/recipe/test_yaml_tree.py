@@ -63,7 +63,7 @@ def test_repeated_keys_are_found_at_every_level():
         ("a: 1\nb: !x 2", "2: tags (!x) are not read"),
         ("a: &x 1\nb: *x", "1: anchors and aliases"),
         ("a: *x", "1: anchors and aliases"),
-        ("<<: {a: 1}", "1: merge keys (<<) are not read; use extends"),
+        ("<<: {a: 1}", "1: merge keys (<<) are not read; write the values out"),
         ("a: 1\n---\na: 2", "2: a second document"),
         ("? [a]\n: 1", "1: a key must be text"),
         ("? {a: 1}\n: 1", "1: a key must be text"),

@@ -41,8 +41,8 @@ def recipe_hash(recipe: Recipe) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file. Raises RecipeError if it cannot be that of a recipe."""
+def read_text(path: Path, kind: str = "recipe") -> str:
+    """Return the text of a YAML file of a ``kind``. Raises RecipeError if it cannot be that."""
     name = shortened(str(path), 1000)
     try:
         with path.open("rb") as stream:
@@ -50,12 +50,12 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise RecipeError(f"{name} does not exist{where_missing(path)}.") from None
     except IsADirectoryError:
-        raise RecipeError(f"{name} is a directory; name a recipe file in it.") from None
+        raise RecipeError(f"{name} is a directory; name a {kind} file in it.") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RecipeError(f"{name} cannot be read: {reason}.") from None
     if len(content) > MAX_BYTES:
-        raise RecipeError(f"{name} is larger than {MAX_BYTES:,} bytes; it is not a recipe.")
+        raise RecipeError(f"{name} is larger than {MAX_BYTES:,} bytes; it is not a {kind} file.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong with a recipe, and where."""
+    """One thing that is wrong with a file, and where."""
 
     place: Place
     key: str
@@ -99,7 +99,7 @@ def shortened(text: str, longest: int = 80) -> str:
 
 
 class _RefusedError(Exception):
-    """The text holds something that a recipe may not hold."""
+    """The text holds something that is not read."""
 
     def __init__(self, mark: yaml.Mark | None, text: str) -> None:
         super().__init__(text)
@@ -107,7 +107,7 @@ class _RefusedError(Exception):
 
 
 class _Loader(yaml.BaseLoader):
-    """Composes nodes; raises _RefusedError for what a recipe may not hold.
+    """Composes nodes; raises _RefusedError for what is not read.
 
     Each node is checked before it is composed: composing is recursive, so a deeply nested text
     would exhaust the stack, and values that use aliases can grow exponentially.
@@ -120,7 +120,7 @@ class _Loader(yaml.BaseLoader):
         try:
             return super().get_single_node()
         except ComposerError as error:  # its other reasons, anchors and aliases, are refused below
-            text = "a second document (---) begins; a recipe is one"
+            text = "a second document (---) begins; only one is read"
             raise _RefusedError(error.problem_mark, text) from None
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -142,14 +142,14 @@ class _Loader(yaml.BaseLoader):
         if event.tag is not None:
             return f"tags ({shortened(event.tag)}) are not read; write the plain value"
         if self._num_values > MAX_VALUES:
-            return f"more than {MAX_VALUES:,} values; a recipe has about fifty"
+            return f"more than {MAX_VALUES:,} values, the most that are read"
         if not isinstance(event, yaml.ScalarEvent):
             if is_key:
                 return "a key must be text, but is a list or a section"
             if self._depth == MAX_DEPTH:
                 return f"more than {MAX_DEPTH} levels of nesting"
         elif is_key and event.value == "<<" and event.style is None:
-            return "merge keys (<<) are not read; use extends or write the values out"
+            return "merge keys (<<) are not read; write the values out (a recipe may use extends)"
         elif SURROGATE.search(event.value):
             return "half of a surrogate pair stands in the text; write the character itself"
         return None
