@@ -10,7 +10,8 @@ import click
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
 
-NAMED_SET = re.compile(r"(?P<name>[\w-]{1,40})=(?P<source>[^,]+),(?P<reference>[^,]+)", re.ASCII)
+NAMED_SET = re.compile(r"(?P<name>[^=]*)=(?P<source>[^,]+),(?P<reference>[^,]+)")
+NAME = re.compile(r"\w[\w-]{,39}", re.ASCII)  # as in recipes
 
 
 def parse_test(text: str) -> tuple[str, Path, Path]:
@@ -18,6 +19,11 @@ def parse_test(text: str) -> tuple[str, Path, Path]:
     match = NAMED_SET.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not NAME=SOURCE,REFERENCE, such as news=news.en,news.de.")
+    if NAME.fullmatch(match["name"]) is None:
+        raise ValueError(
+            f"the name {match['name']!r} must be 1 to 40 of the characters A-Z a-z 0-9 _ -, and "
+            "not begin with -."
+        )
     return match["name"], Path(match["source"]), Path(match["reference"])
 
 

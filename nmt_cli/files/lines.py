@@ -4,11 +4,12 @@ Python's own text readers also split at CR, VT, FF, U+0085, U+2028 and others, o
 byte; each of these moves every later line of a parallel corpus against its translation.
 """
 
+import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.files.text_files import READ_AT_ONCE, SAMPLE, encoding_of, open_text
 from nmt_cli.files.text_forms import refuse_wrong_lines, why_not_utf8
@@ -224,3 +225,13 @@ def texts_of(path: Path) -> list[str]:
     refuse_wrong_lines(path)
     with open_text(path) as stream:
         return list(LineTexts(stream))
+
+
+def with_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of ``pairs``, for ``json.loads``. Raises ValueError for a repeated key."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {json.dumps(repeated)} is given twice")
+    return record

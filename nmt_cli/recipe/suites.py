@@ -1,12 +1,12 @@
 """Test suites of ``nmt-cli check``: what translations must have and must not have."""
 
-from collections.abc import Sequence
+import json
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from nmt_cli.files.lines import texts_of
+from nmt_cli.files.lines import texts_of, with_unique_keys
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.limits import text_of_problem
 from nmt_cli.recipe.values import Section
@@ -36,26 +36,30 @@ class SuiteCase(Section):
     """A correct translation, for BLEU and chrF2."""
 
     @property
-    def patterns(self) -> Sequence[str]:
-        """All regular expressions."""
-        return [*self.matches, *self.not_matches]
+    def patterns(self) -> dict[str, str]:
+        """All regular expressions, each with its key."""
+        keys = ("matches", "not_matches")
+        return {pattern: key for key in keys for pattern in getattr(self, key)}
 
 
-def read_suite(path: Path) -> list[SuiteCase]:
-    """Return the cases in a file of JSON lines; blank lines are left out.
+def read_suite(path: Path) -> dict[int, SuiteCase]:
+    """Return the cases in a file of JSON lines by line number; blank lines are left out.
 
     Raises UserError, with the line, for the first one that is wrong, or if there is none.
     """
-    found = list[SuiteCase]()
+    found = dict[int, SuiteCase]()
     for number, line in enumerate(texts_of(path), 1):
         if line.strip():
             try:
-                found.append(SuiteCase.model_validate_json(line))
+                found[number] = SuiteCase.model_validate_json(line)
+                json.loads(line, object_pairs_hook=with_unique_keys)
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 key = ".".join(map(str, first["loc"]))
                 problem = text_of_problem(first, SuiteCase)
                 raise UserError(f"{path}:{number}: {key and f'{key}: '}{problem}.") from None
+            except ValueError as error:
+                raise UserError(f"{path}:{number}: {error}.") from None
     if not found:
         raise UserError(f"{path} has no lines; give an object with a source in each.")
     return found

@@ -322,6 +322,14 @@ def test_a_real_model_is_checked_with_the_texts_of_its_recipe(tmp_path, monkeypa
             2,
             "'news' is not NAME=SOURCE,REFERENCE, such as news=news.en,news.de",
         ),
+        *(
+            (
+                ["--test", f"{name}=a.en,b.de"],
+                2,
+                f"the name {name!r} must be 1 to 40 of the characters A-Z a-z 0-9 _ -, and not",
+            )
+            for name in ("news.2024", "news 2024", "zürich", "n" * 41, "", "-x")
+        ),
         (["--test", "a=none.en,none.de"], 1, "none.en not found"),
         (["--against", "none"], 1, "model none not found"),
         (

@@ -71,6 +71,7 @@ def test_results_are_by_category_beside_the_old_model(suite):
         {"source": "a", "any_of": "x", "category": "tense"},
         {"source": "b", "any_of": "x", "category": "names"},
         {"source": "c", "any_of": "x", "category": "tense"},
+        "",
         {"source": "d", "reference": "x", "category": "names"},  # for the scores alone
         "",
     )
@@ -82,7 +83,7 @@ def test_results_are_by_category_beside_the_old_model(suite):
         ("names", 1, 0, 100),
     ]
     assert found["tense"].problems == ["1 of 2 lines fail, at most 40.00% may"]
-    assert [case.place for case in read.as_set().cases] == ["some:4"]
+    assert [case.place for case in read.as_set().cases] == ["some:5"]
 
 
 def test_a_pattern_that_never_ends_counts_as_failed(suite, monkeypatch):
@@ -151,6 +152,7 @@ def test_texts_are_searched_as_they_are():
             "2: lang: is not a key here; those are source, any_of, none_of",
         ),
         ({"source": 3}, "2: source: must be text, but is 3"),
+        ('{"source": "a", "source": "b"}', '2: the key "source" is given twice.'),
         ({"source": "a", "any_of": [""]}, "2: any_of.0: must not be empty, but is ''"),
     ],
 )
@@ -176,8 +178,9 @@ def test_names_and_texts_with_odd_characters_stay_on_a_line_and_in_xml(tmp_path)
 
 def test_a_wrong_pattern_is_named(suite):
     with pytest.raises(UserError) as error:
-        suite({"source": "a", "matches": "b"}, {"source": "a", "not_matches": "b("})
-    assert "some.jsonl: 'b(' is no regular expression: missing )" in str(error.value)
+        suite({"source": "a", "matches": "b"}, "", {"source": "a", "not_matches": ["b", "b("]})
+    place = "some.jsonl:3: not_matches: "
+    assert f"{place}'b(' is no regular expression: missing )" in str(error.value)
     with pytest.raises(UserError) as error:
         suite()
     assert "has no lines" in str(error.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt_cli.corpus.text.links import pharaoh
 from nmt_cli.documents.formats import ENDINGS, WITH_PLACEHOLDERS
-from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode
+from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode, with_unique_keys
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import nearest
 from nmt_cli.translating.interface.options import TranslatorOptions
@@ -260,7 +260,7 @@ def _record(text: str) -> dict[str, Any]:
     try:
         record = json.loads(
             text,
-            object_pairs_hook=_with_unique_keys,
+            object_pairs_hook=with_unique_keys,
             parse_int=_number,
             parse_float=_finite,
             parse_constant=_finite,
@@ -285,12 +285,3 @@ def _finite(number: str) -> float:
     if not math.isfinite(value := float(number)):
         raise ValueError(f"the number {number[:20]} is not finite")
     return value
-
-
-def _with_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {json.dumps(repeated)} is given twice")
-    return record

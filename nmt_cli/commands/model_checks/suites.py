@@ -30,16 +30,18 @@ class Suite(NamedTuple):
     def read(cls, path: Path, tag: str | None, languages: tuple[str, str]) -> Suite:
         """Return the suite of a file. Raises UserError if it or a regular expression is wrong."""
         cases = read_suite(path)
-        answers = searched((pattern, "") for case in cases for pattern in case.patterns)
-        for (pattern, _), answer in answers.items():
-            if isinstance(answer, str):
-                raise UserError(f"{path}: {pattern!r} is no regular expression: {answer}.")
+        answers = searched((pattern, "") for case in cases.values() for pattern in case.patterns)
+        for number, case in cases.items():
+            for pattern, key in case.patterns.items():
+                if isinstance(answer := answers[pattern, ""], str):
+                    problem = f"{key}: {pattern!r} is no regular expression: {answer}"
+                    raise UserError(f"{path}:{number}: {problem}.")
         name = printable(one_line(path.name.split(".")[0]))
         return cls(
             name,
             [
                 (case, Case(f"{name}:{n}", Text(case.source, tag), languages, case.reference))
-                for n, case in enumerate(cases, 1)
+                for n, case in cases.items()
                 if not is_blank(case.source)
             ],
         )
