@@ -5,6 +5,7 @@ What makes proposals is imported when there is something to propose: commands st
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,9 +13,9 @@ from click.core import ParameterSource
 
 from nmt_cli.command_line.help_pages import CommandWithHelp, GroupWithHelp
 from nmt_cli.files.output_streams import STANDARD_INPUT
-from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import LEFT_OUT, naming_missing_package
-from nmt_cli.messages.proposals import any_of
+from nmt_cli.messages.proposals import any_of, command
 
 WORDS = "nmt_cli.words"  # in the meta data of a context
 # Packages that these commands need, but do not import first: run and compare score and train.
@@ -44,8 +45,13 @@ class HelpfulCommand(CommandWithHelp):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Raises UserError if it needs a package that is missing."""
         _refuse_stdin_twice(ctx)
-        with naming_missing_package(ctx.command_path, *NEEDED_LATER.get(self.name or "", ())):
-            return super().invoke(ctx)
+        try:
+            with naming_missing_package(ctx.command_path, *NEEDED_LATER.get(self.name or "", ())):
+                return super().invoke(ctx)
+        except UserError as error:
+            if commands := _commands_meant(ctx, error):
+                error.args = (f"{error} Run: {any_of(commands)}",)
+            raise
 
 
 class HelpfulGroup(GroupWithHelp):
@@ -76,6 +82,29 @@ class HelpfulGroup(GroupWithHelp):
 
             text = f"No such command {args[0]}"
             raise click.UsageError(f"{text}{command_meant(self, args[0])}", ctx) from None
+
+
+def _commands_meant(ctx: click.Context, error: UserError) -> list[str]:
+    """Return the user's command with each word that the error proposes for a wrong one.
+
+    There is none if the wrong word is not on the command line, or twice.
+    """
+    words = ctx.meta[WORDS]
+    is_wrong = [Path(word.rpartition("=")[2]) == Path(error.given) for word in words]
+    if not error.meant or sum(is_wrong) != 1:
+        return []
+    position = is_wrong.index(True)
+    name, equals, _ = words[position].rpartition("=")
+    return [
+        command(
+            "nmt-cli",
+            *ctx.command_path.split()[1:],
+            *words[:position],
+            f"{name}={meant}" if equals else Path(meant),
+            *words[position + 1 :],
+        )
+        for meant in error.meant
+    ]
 
 
 def words_of_this_command() -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.file_names import AVERAGE, AVERAGE_INT8, RECIPE
-from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, what_to_give
+from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, wrong_folder
 from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
@@ -46,7 +46,7 @@ def run(
     meanwhile, the last ones are chosen once more.
     """
     if not run_dir.exists() or (not is_run(run_dir) and not checkpoints):
-        raise UserError(what_to_give(run_dir, "run"))
+        raise wrong_folder(run_dir, "run")
     set_num_threads(None)
     given = [_checkpoint(path) for path in checkpoints]
     output = output or run_dir / (AVERAGE if precision == "fp32" else AVERAGE_INT8)

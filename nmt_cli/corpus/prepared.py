@@ -26,7 +26,7 @@ from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import read_manifest, refuse_broken_link, sha256, verify
-from nmt_cli.files.folders import PREPARED, kind_of, what_to_give
+from nmt_cli.files.folders import PREPARED, kind_of, wrong_folder
 from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -199,7 +199,7 @@ def _refuse_other_folder(directory: Path) -> None:
         or kind_of(directory) not in {None, PREPARED}
         or (is_unmarked and foreign_file(directory) is not None)
     ):
-        raise UserError(what_to_give(directory, "prepared corpus"))
+        raise wrong_folder(directory, "prepared corpus")
 
 
 def refuse_stale(

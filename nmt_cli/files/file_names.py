@@ -26,6 +26,7 @@ FURTHER_TOKENIZER_FILES = (
 
 # In a run, a model and a prepared corpus.
 RECIPE = "recipe.yaml"  # with every default
+RECIPE_SUFFIXES = (".yaml", ".yml")  # of any recipe
 
 # In a run.
 CHECKPOINTS = "checkpoints"  # folder of the checkpoints

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Literal
 
 from nmt_cli.files.atomic_files import read_manifest, refuse_directory
-from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, RUNS, SESSIONS
+from nmt_cli.files.file_names import (
+    CHECKPOINT_GLOB,
+    CHECKPOINTS,
+    METRICS,
+    RECIPE,
+    RECIPE_SUFFIXES,
+    RUNS,
+    SESSIONS,
+)
 from nmt_cli.files.formats import OtherFormatError
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import as_argument, command, unused_name, where_missing
@@ -80,17 +88,45 @@ def is_run(folder: Path) -> bool:
     )
 
 
-def what_to_give(path: Path, wanted: Wanted) -> str:
-    """Return a message that states what ``path`` is, not ``wanted``, and which folder to give.
+def runs_meant(path: Path) -> list[Path]:
+    """Return the run that may be meant by the missing ``path`` or by its recipe: runs/NAME."""
+    name = path.with_suffix("") if path.suffix in RECIPE_SUFFIXES else path
+    places = (path.parent / RUNS / name.name, RUNS / name)
+    return [each for each in dict.fromkeys(places) if each.is_dir()][:1]
+
+
+def recipes_meant(path: Path) -> list[Path]:
+    """Return the recipe that may be meant by the missing ``path``: NAME.yaml, or that of a run."""
+    beside = [path.with_name(f"{path.name}{suffix}") for suffix in RECIPE_SUFFIXES if path.name]
+    places = [*beside, *(run / RECIPE for run in runs_meant(path))]
+    return [each for each in places if each.is_file()][:1]
+
+
+def wrong_folder(path: Path, wanted: Wanted) -> UserError:
+    """Return the error that states what ``path`` is, not ``wanted``, and which folder to give.
 
     A missing path is reported as missing.
     """
-    if not path.exists():
-        run, prepared = (path.parent / each / path.name for each in (RUNS, PREPARED))
-        meant = _shown(run) if run.is_dir() else DESCRIPTIONS[wanted]
-        if prepared.is_dir() and not run.is_dir():
-            meant += f"; {prepared} is there, from which train makes {run}"
-        return f"{wanted} {path} not found{where_missing(path)}; give {meant}."
+    error = UserError(what_to_give(path, wanted))
+    return error if path.is_dir() else error.proposing(path, runs_meant(path))
+
+
+def what_to_give(path: Path, wanted: Wanted) -> str:
+    """Return the message of ``wrong_folder``."""
+    runs = runs_meant(path)
+    meant = _shown(runs[0]) if runs else DESCRIPTIONS[wanted]
+    is_recipe = path.suffix in RECIPE_SUFFIXES and path.name != RECIPE and path.is_file()
+    if is_recipe or not path.exists():
+        prepared = path.parent / PREPARED / path.name
+        recipes = [path] if is_recipe else recipes_meant(path)
+        what = f"{path} is a recipe" if is_recipe else f"{wanted} {path} not found"
+        what += f"{'' if is_recipe else where_missing(path)}; give {meant}"
+        if prepared.is_dir() and not runs:
+            run = path.parent / RUNS / path.name
+            return f"{what}; {prepared} is there, from which train makes {run}."
+        if recipes and not runs:
+            return f"{what}. To make one by the recipe: {command('nmt-cli', 'run', recipes[0])}"
+        return f"{what}."
     if wanted in {"model", "model directory"} and is_of_others(path):
         done = command("nmt-cli", "import", path, "--output", unused_name(Path("imported")))
         return f"{path} is not a model of nmt-cli; if it is one of another program, run: {done}"

@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 # Not "could not create a primitive descriptor": oneDNN does not support an operation then.
@@ -22,6 +23,13 @@ class UserError(Exception):
     """Input, recipe or files are wrong. The message states where, what was found, what to do."""
 
     exit_status = 1
+    given = ""  # a word of the command line that names nothing that fits
+    meant: Sequence[str] = ()  # what may be meant by it
+
+    def proposing(self, given: str | Path, meant: Sequence[str | Path]) -> UserError:
+        """Return this error; the command line adds the user's command with what is meant."""
+        self.given, self.meant = str(given), [str(each) for each in meant]
+        return self
 
 
 class WrongUsageError(UserError):

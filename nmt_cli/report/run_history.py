@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import read_manifest
-from nmt_cli.files.folders import is_run, what_to_give
+from nmt_cli.files.folders import is_run, wrong_folder
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, RecipeError, UserError
 from nmt_cli.messages.figures import counted, short_number
@@ -132,7 +132,7 @@ def distinct_labels(paths: Sequence[Path]) -> list[str]:
 
 def _read_run(path: Path, label: str) -> RunHistory:
     if not is_run(path):
-        raise UserError(what_to_give(path, "run"))
+        raise wrong_folder(path, "run")
     metrics = path / file_names.METRICS
     if not metrics.is_file():
         raise UserError(f"{path} holds no {file_names.METRICS}; run report after the first step.")

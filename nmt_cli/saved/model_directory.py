@@ -42,7 +42,7 @@ from nmt_cli.files.file_names import (
     TRAINING_STATE,
     WEIGHTS,
 )
-from nmt_cli.files.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
+from nmt_cli.files.folders import MODEL_KINDS, is_model, is_of_others, is_run, wrong_folder
 from nmt_cli.files.formats import INT8, PLAIN
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages import logs
@@ -145,7 +145,7 @@ def find_model(path: Path) -> Model:
         with _advising(path):
             model = Model(path, read_manifest(path))
         if str(model.manifest.get("kind")) not in MODEL_KINDS:
-            raise UserError(what_to_give(path, "model"))
+            raise wrong_folder(path, "model")
         return model
     restore_replaced(path / AVERAGE)
     checkpoints = list_checkpoints(path)
@@ -157,7 +157,7 @@ def find_model(path: Path) -> Model:
     if not checkpoints:
         if (path / CHECKPOINTS).is_dir() or is_run(path):
             raise UserError(f"{path} holds no checkpoint yet; train it first.")
-        raise UserError(what_to_give(path, "model"))
+        raise wrong_folder(path, "model")
     best = best_checkpoint(checkpoints)
     chosen = best or checkpoints[-1]
     logs.info(f"Using {chosen.path}, the {'best by validation' if best else 'last'} of {path}.")

@@ -49,7 +49,8 @@ def test_the_run_of_a_name_is_proposed(command, folder, tmp_path):
     (tmp_path / "mine" / folder / "small").mkdir(parents=True)
     shown = CliRunner().invoke(cli.main, [command, "mine/small"])
     assert shown.stderr.endswith(
-        f" mine/small not found; the path is relative to {tmp_path}; give mine/{folder}/small.\n"
+        f" mine/small not found; the path is relative to {tmp_path}; give mine/{folder}/small. "
+        f"Run: nmt-cli {command} mine/{folder}/small\n"
     )
 
 

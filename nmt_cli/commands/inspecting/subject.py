@@ -11,17 +11,32 @@ from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.costs import flops as costs
 from nmt_cli.files.atomic_files import read_manifest
-from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, LEXICON, RECIPE
-from nmt_cli.files.folders import PREPARED, is_model, is_run, kind_of
+from nmt_cli.files.file_names import (
+    AVERAGE,
+    CHECKPOINT_GLOB,
+    CHECKPOINTS,
+    LEXICON,
+    RECIPE,
+    RECIPE_SUFFIXES,
+)
+from nmt_cli.files.folders import (
+    PREPARED,
+    is_model,
+    is_run,
+    kind_of,
+    recipes_meant,
+    runs_meant,
+)
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
-from nmt_cli.messages.proposals import as_argument, command, where_missing
+from nmt_cli.messages.proposals import any_of, as_argument, command, where_missing
 from nmt_cli.recipe.model_values import ModelShape
-from nmt_cli.recipe.reading.reader import SUFFIXES, RecipeFile, read_recipe
+from nmt_cli.recipe.reading.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.reading.shipped import is_near_shipped, shipped_file
 from nmt_cli.recipe.sections.training import TrainingConfig
 from nmt_cli.saved.model_directory import Model, find_model, use_model
 
+WHAT_IS_INSPECTED = "a recipe, a model directory, a checkpoint or a run directory"
 Lengths = tuple[int, int]  # tokens of a source and of a target sentence
 
 
@@ -66,13 +81,20 @@ def find_subject(
 def _refuse_missing(name_or_path: str) -> None:
     """Raise UserError for a missing path that is no more likely to be a recipe than a model."""
     path = Path(name_or_path)
-    is_name = "/" not in name_or_path or shipped_file(name_or_path) is not None
-    if is_name or path.suffix in SUFFIXES or is_near_shipped(name_or_path) or path.exists():
+    if path.exists() or shipped_file(name_or_path) is not None:
         return
-    raise UserError(
-        f"{path} not found{where_missing(path)}; give a recipe, a model directory, a checkpoint "
-        "or a run directory."
-    )
+    runs = [] if path.suffix in RECIPE_SUFFIXES else runs_meant(path)
+    if not runs and (
+        "/" not in name_or_path
+        or path.suffix in RECIPE_SUFFIXES
+        or is_near_shipped(name_or_path)
+        or recipes_meant(path)
+    ):
+        return
+    meant = [*(each for each in recipes_meant(path) if each.name != RECIPE), *runs]
+    give = any_of([*map(as_argument, meant)]) if meant else WHAT_IS_INSPECTED
+    text = f"{path} not found{where_missing(path)}; give {give}."
+    raise UserError(text).proposing(name_or_path, meant)
 
 
 def _of_folder(path: Path, lengths: Lengths | None) -> InspectedModel:

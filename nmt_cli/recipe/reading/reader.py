@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
+from nmt_cli.files.file_names import (
+    AVERAGE,
+    CHECKPOINTS,
+    MANIFEST,
+    RECIPE,
+    RECIPE_SUFFIXES,
+    SESSIONS,
+)
+from nmt_cli.files.folders import recipes_meant
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import missing_hint
@@ -198,7 +206,6 @@ def _put(tree: YamlTree, path: KeyPath, parsed: YamlTree) -> None:
         tree.places[path + below] = ON_COMMAND_LINE
 
 
-SUFFIXES = (".yaml", ".yml")
 MAX_ANCESTORS = 20
 WRITTEN_BESIDE = (SESSIONS, MANIFEST)
 FOLDER_OF_A_RUN = re.compile(rf"{AVERAGE}|{CHECKPOINTS}|step-\d+")
@@ -320,18 +327,18 @@ def _is_below(run: str) -> bool:
 def _path_of(name_or_path: str, folder: Path) -> Path:
     """Return the file that a name or a path (seen from ``folder``) means."""
     path = folder / name_or_path
-    if name_or_path.endswith(SUFFIXES):
+    if name_or_path.endswith(RECIPE_SUFFIXES):
         return path
     shipped = shipped_file(name_or_path)
     if shipped is not None:
         return shipped
     if "/" in name_or_path and (not is_near_shipped(name_or_path) or path.exists()):
         return path
-    if any((folder / f"{name_or_path}{suffix}").is_file() for suffix in SUFFIXES):
-        raise RecipeError(
-            f"{shown(name_or_path)} is not a shipped recipe; "
-            f"for the file beside it write {name_or_path}.yaml."
-        )
+    if meant := recipes_meant(path):
+        write = str(meant[0].relative_to(folder))
+        what = "the recipe of the run" if meant[0].name == RECIPE else "the file beside it"
+        text = f"{shown(name_or_path)} is not a shipped recipe; for {what} write {write}."
+        raise RecipeError(text).proposing(name_or_path, [write])
     raise RecipeError(meant_by(name_or_path))
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from nmt_cli.files.file_names import RECIPE
+from nmt_cli.files.folders import recipes_meant
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.proposals import where_missing
 from nmt_cli.recipe.reading.problem_messages import findings_of, place_of, shown
@@ -48,9 +50,13 @@ def read_text(path: Path, kind: str = "recipe") -> str:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise RecipeError(f"{name} does not exist{where_missing(path)}.") from None
+        meant = recipes_meant(path)
+        write = f"; write {meant[0]}" if meant else where_missing(path)
+        raise RecipeError(f"{name} does not exist{write}.").proposing(path, meant) from None
     except IsADirectoryError:
-        raise RecipeError(f"{name} is a directory; name a {kind} file in it.") from None
+        meant = [each for each in [path / RECIPE] if kind == "recipe" and each.is_file()]
+        text = f"{name} is a directory; name a {kind} file in it{f', {meant[0]}' if meant else ''}."
+        raise RecipeError(text).proposing(path, meant) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RecipeError(f"{name} cannot be read: {reason}.") from None
