@@ -24,6 +24,9 @@ LANGUAGES = {
     "--source-language": {"source", "src", "from", "lang"},
     "--target-language": {"target", "tgt", "trg", "to", "lang"},
 }
+NAMES_OF_LANGUAGES = {"language_pair", "langpair", "l", "source_language", "target_language"}.union(
+    *LANGUAGES.values()
+)
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})*")
 # A learning rate as large as LEAST_FACTOR is a factor of the paper's, as in recipes of OpenNMT-py.
 RATE, FACTOR, LEAST_FACTOR = "training.peak_learning_rate", "training.learning_rate_factor", 0.1
@@ -99,6 +102,8 @@ class UnknownOption:
         value, name = self._value or "", plain(self._name)
         if not LANGUAGE_CODE.fullmatch(value) or Path(value).exists():
             return ""
+        if self._command == "score" and name in NAMES_OF_LANGUAGES:
+            return ". The tokenizer of score fits the script of the references; leave it out."
         return self._option(
             [o for o, names in LANGUAGES.items() if o in self._own and name in names]
         )
@@ -110,9 +115,47 @@ class UnknownOption:
             if thing.startswith("--"):
                 yield self._option([thing], row)
             else:
-                words = _arguments(self._ctx, thing, self._value)
+                words = self._arguments() or _with_value(self._ctx, thing, self._value)
                 whole = f"{self._ctx.command_path} {words}"
                 yield f". {thing} is an argument without a name: {whole}."
+
+    def _arguments(self) -> str:
+        """Return the user's words with all arguments in their places; "" if one is not known."""
+        named, kept, others = dict[str, str](), list[str](), list[str]()
+        words = list(self._words)
+        while words:
+            word = words.pop(0)
+            name, equals, value = word.partition("=")
+            if not word.startswith("-") or word == "-":
+                others.append(word)
+                continue
+            own = self._own.get(name)
+            has_value = own is None or not own.is_flag
+            following = [words.pop(0)] if has_value and not equals and words else []
+            if own is not None:
+                kept += [word, *following]
+                continue
+            thing = self._argument_called(name)
+            if not thing or thing in named or not (equals or following):
+                return ""
+            named[thing] = value if equals else following[0]
+        found = list[str]()
+        for argument in _arguments_of(self._ctx):
+            name = argument.human_readable_name.rstrip(".")
+            if name in named:
+                given = named[name]
+                found.append(given if given == "-" else as_argument(given))
+            elif others and argument.nargs == 1:
+                found.append(others.pop(0))
+            elif not others:
+                found.append(name)
+        return shlex.join([*found, *others, *kept])
+
+    def _argument_called(self, name: str) -> str:
+        """Return the argument of this command that another toolkit calls ``name``, or ""."""
+        places = (place.partition(" ")[::2] for row in renamed(name) for place in row.places())
+        things = (thing for command, thing in places if command == self._command)
+        return next((thing for thing in things if thing and not thing.startswith("-")), "")
 
     def _option(self, names: Sequence[str], row: Renamed | None = None) -> str:
         """Return a proposal of the options ``names`` of this command, with the user's value."""
@@ -173,17 +216,20 @@ class UnknownOption:
             for name, command in root.commands.items()
             if any(plain(option) == plain(self._name) for option in _options_of(command))
         ]
-        return f". It is an option of {' and '.join(having)}." if having else ""
+        return f". It is an option of {any_of(having, 'and')}." if having else ""
 
 
 def _last_part(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _arguments(ctx: click.Context, thing: str, value: str | None) -> str:
+def _arguments_of(ctx: click.Context) -> list[click.Argument]:
+    return [param for param in ctx.command.params if isinstance(param, click.Argument)]
+
+
+def _with_value(ctx: click.Context, thing: str, value: str | None) -> str:
     """Return the arguments of a command, with the user's ``value`` in the place of ``thing``."""
-    arguments = [p for p in ctx.command.params if isinstance(p, click.Argument)]
-    names = [argument.human_readable_name for argument in arguments]
+    names = [argument.human_readable_name for argument in _arguments_of(ctx)]
     given = value if value in (None, "-") else shlex.quote(as_argument(value))
     return " ".join(given or name if name.rstrip(".") == thing else name for name in names)
 

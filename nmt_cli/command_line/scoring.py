@@ -12,12 +12,19 @@ from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED
 from nmt_cli.metrics.tokenization import Tokenization
 
 
+class _Metric(click.Choice):  # type: ignore[type-arg]  # click 8.2 has none
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value).lower() in {"chrf", "ter"}:
+            self.fail("bleu prints BLEU and chrF; add --ter for TER.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @options.cli_command()
 @click.argument("hypotheses", type=TEXT)
 @click.argument("references", type=TEXT, nargs=-1, required=True)
 @click.option(
     "--metric",
-    type=click.Choice(["bleu", "parseval", "aer"]),
+    type=_Metric(["bleu", "parseval", "aer"]),
     default="bleu",
     help="bleu is BLEU and chrF of text; parseval compares trees, aer word alignments.",
 )

@@ -282,6 +282,9 @@ def _read_texts(paths: Sequence[Path]) -> list[NamedText]:
                 "with a segment in each line, as the other files."
             )
     texts = [NamedText(name_of_input(path), texts_of(path)) for path in paths]
+    for name, lines in texts:
+        if not lines:
+            raise UserError(f"{name} is empty; there is nothing to score.")
     hypotheses, *others = texts
     num_lines = len(hypotheses.lines)
     for name, lines in others:
@@ -291,8 +294,6 @@ def _read_texts(paths: Sequence[Path]) -> list[NamedText]:
                 f"{len(lines):,}; segment n of the hypotheses is compared with segment n of the "
                 "references (one a line), so give files of the same text."
             )
-    if not num_lines:
-        raise UserError(f"{hypotheses.name} is empty; there is nothing to score.")
     return texts
 
 

@@ -58,16 +58,17 @@ def _sacrebleu(tokenize: Tokenization, lowercase: bool = False) -> BLEU:
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     except (Exception, SystemExit) as error:  # of MeCab, urllib, SentencePiece and others
         if tokenize in PACKAGES:
-            needs, remedy = "packages that cannot be used", install_command(PACKAGES[tokenize][1])
+            needs = "packages that cannot be used"
+            remedy = f"run: {install_command(PACKAGES[tokenize][1])}"
         elif tokenize in MODELS:
             folder = Path(SACREBLEU_DIR) / "models"
             needs = f"a model that sacreBLEU cannot download into {folder} ({error})"
-            remedy = "the same command with a network"
+            remedy = "run the same command with a network."
         else:
             raise
         raise UserError(
             f"BLEU with the tokenizer {tokenize} needs {needs}. Choose another one, such as char, "
-            f"or run: {remedy}"
+            f"or {remedy}"
         ) from None
 
 

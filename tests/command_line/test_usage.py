@@ -218,13 +218,47 @@ def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
         ("score --hyp a", "HYPOTHESES is an argument without a name: nmt-cli score a REFERENCES."),
         (
             "score --refs='my b' c --ter",
-            "REFERENCES is an argument without a name: nmt-cli score HYPOTHESES 'my b'.",
+            "REFERENCES is an argument without a name: nmt-cli score c 'my b' --ter.",
+        ),
+        (
+            "score --target a b",
+            "REFERENCES is an argument without a name: nmt-cli score b a.",
+        ),
+        (
+            "score r -i h --ref=-s --tokenize intl",
+            "HYPOTHESES is an argument without a name: nmt-cli score h ./-s r --tokenize intl.",
+        ),
+        (
+            "score --sys h --unknown 3 --ref r",
+            "HYPOTHESES is an argument without a name: nmt-cli score h REFERENCES.",
+        ),
+        (
+            "score a b --target-language de",
+            "The tokenizer of score fits the script of the references; leave it out.",
+        ),
+        (
+            "score a b -l en-de",
+            "The tokenizer of score fits the script of the references; leave it out.",
+        ),
+        ("score a b -m chrf", "Did you mean --ter (BLEU and chrF are always printed)?"),
+        ("score a b -b", "Did you mean --format json (it has all figures unrounded)?"),
+        ("score a b -f json", "Did you mean --format json?"),
+        (
+            "score a b --paired-bs",
+            "Did you mean --compare SYSTEM (each other system once; --test chooses the test)?",
         ),
         ("--quiet train base", "Options come after their command: nmt-cli COMMAND --quiet."),
     ],
 )
 def test_what_stands_elsewhere_is_sent_there(command_line, message):
     assert refusal(command_line).endswith(f". {message}")
+
+
+@pytest.mark.parametrize("metric", ["chrf", "TER"])
+def test_metrics_that_are_always_there_are_no_metric_to_choose(metric):
+    assert refusal(f"score a b --metric {metric}").endswith(
+        "bleu prints BLEU and chrF; add --ter for TER."
+    )
 
 
 def test_the_key_of_a_corpus_is_proposed_for_the_first_one():

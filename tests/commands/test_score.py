@@ -141,6 +141,12 @@ def test_nothing_to_score(files):
         score.run(files("hyp", []), [files("ref", [])])
 
 
+def test_an_empty_text_is_named_on_either_side(files):
+    for texts in ((files("a", []), files("b", LINES)), (files("b", LINES), files("a", []))):
+        with pytest.raises(UserError, match=r"/a is empty; there is nothing to score"):
+            score.run(texts[0], [texts[1]])
+
+
 def test_missing_file(files, tmp_path):
     with pytest.raises(UserError, match="none not found"):
         score.run(tmp_path / "none", [files("ref", LINES)])
