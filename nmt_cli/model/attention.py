@@ -225,18 +225,13 @@ class SelfAttention(MultiHeadAttention):
 
         With ``causal``, it attends only to itself and the rows before it.
         """
-        attend = partial(self.attend, layout, self._reached(causal=causal))
+        attend = partial(self.attend, layout, Window.of(self.window, causal=causal))
         return self.branch(rows, self.queries_keys_values, attend)
 
     def weights(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> list[Tensor]:
         """Return the weights [H, T, T] of each sentence when ``rows`` [T, D] enter."""
         queries, keys, _ = self.project(rows)
-        return self._weights(layout, self._reached(causal=causal), queries, keys)
-
-    def _reached(self, *, causal: bool) -> Window:
-        if self.window is None:
-            return THE_PAST if causal else EVERYTHING
-        return Window(self.window, 0 if causal else self.window)
+        return self._weights(layout, Window.of(self.window, causal=causal), queries, keys)
 
     def project(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Return the queries [T, H*K], keys [T, H*K] and values [T, H*V] of all heads."""

@@ -20,6 +20,15 @@ class Window(NamedTuple):
     back: int
     ahead: int
 
+    @classmethod
+    def of(cls, farthest: int | None, *, causal: bool) -> "Window":
+        """Return the window of rows that are at most ``farthest`` away; None: of all rows.
+
+        With ``causal`` it has no rows behind its own.
+        """
+        back = -1 if farthest is None else farthest
+        return cls(back, 0 if causal else back)
+
     def reaches(self, places: Tensor) -> Tensor:
         """Return which keys are within the window; ``places`` are their ``distances``."""
         back, ahead = (FARTHEST if each < 0 else each for each in self)

@@ -48,6 +48,11 @@ def _suits(module: nn.Module, model: Transformer) -> bool:
         return max(module.d_k, module.d_v) <= LARGEST_HEAD
     if isinstance(module, Residual):
         return model.config.d_model <= LARGEST_ROW
+    return has_relu_kernel(model)
+
+
+def has_relu_kernel(model: Transformer) -> bool:
+    """Return whether a kernel can compute the activation of ``model``."""
     is_plain = model.config.activation == "relu" and model.config.feed_forward_biases
     return is_plain and model.rounding is None  # rounding changes the product
 
@@ -79,11 +84,9 @@ def use_kernels(model: Transformer, *, used: bool) -> None:
     model.kernel_seed = seed if used else None  # torch draws as ever without kernels
 
 
-def uses_kernel(module: nn.Module) -> bool:
-    """Return whether a kernel computes the gradients of ``module``."""
-    if isinstance(module, FeedForward):
-        return module.is_by_kernel
-    return getattr(module, "kernel", None) is not None
+def failure_of_kernel(error: Exception) -> str:
+    """Return one line about an error of Triton, its compilers or the driver."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def error_of_kernel(

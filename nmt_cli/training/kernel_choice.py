@@ -15,10 +15,10 @@ from nmt_cli.hardware.machine_options import Kernels
 from nmt_cli.hardware.memory import largest_that_runs
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.triton_support import has_triton, use_kernels
+from nmt_cli.model.triton_support import failure_of_kernel, has_triton, use_kernels
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient.engine import GradientEngine
-from nmt_cli.training.gradient.kernel_trials import pairs_to_try, worst_result
+from nmt_cli.training.gradient.kernel_trials import worst_result
 
 NUM_BATCHES = 3  # that are timed, a micro-batch of each
 TURNS = 4  # of both; the first is not timed, because libraries load kernels in it
@@ -77,17 +77,9 @@ def _trial(engine: GradientEngine) -> str | None:
     They are compiled for all sizes of tiles here, so that no later sentence can make them fail.
     """
     try:
-        ours = engine.with_kernels("ours")
-        for each in pairs_to_try(ours):
-            ours.try_gradient(ours.on_device(each))
-        ours.forget_graphs()
-        worst = worst_result(ours)
-    except UserError:  # a graph cannot be recorded
-        raise
+        worst = worst_result(engine)
     except Exception as error:  # of Triton, its compilers, the driver
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    finally:
-        engine.model.zero_grad(set_to_none=True)
+        return failure_of_kernel(error)
     if not worst.multiple <= 1.0:
         return worst.text
     logs.info(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nmt_cli.messages import logs
-from nmt_cli.model.triton_support import error_of_kernel, has_triton
+from nmt_cli.model.triton_support import error_of_kernel, failure_of_kernel, has_triton
 from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search.attention_cache import KeysValues, Memory, Past
 from nmt_cli.search.graphed.device_beams import best_continuations
@@ -82,7 +82,7 @@ def _why_not(
             for (name, of_name), *computations in zip(names.items(), *found, strict=False)
         ]
     except Exception as error:  # of Triton, its compilers, the driver
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return failure_of_kernel(error)
     if not are_equal:
         return "they find other pieces"
     worst = max(errors)

@@ -111,7 +111,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
             logits = chunk_rows @ weight.T  # C V
             if output_bias is not None:
                 logits += output_bias
-            of_chunk = _by_kernel if is_by_kernel else _by_torch
+            of_chunk = losses_by_kernel if is_by_kernel else losses_by_torch
             gradient, chunk_nll, chosen = of_chunk(logits, chunk_targets, smoothing)
             if is_padding is not None:
                 of_padding = is_padding[start : start + size]
@@ -161,7 +161,9 @@ def _chunk_rows(rows: Tensor, vocabulary_size: int, *, is_by_kernel: bool) -> in
     return max(usual, min(KERNEL_CHUNK_ROWS, fitting))
 
 
-def _by_torch(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+def losses_by_torch(
+    logits: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return softmax - (1 - e) one-hot [C, V], and the nll and the logit of each target.
 
     There are fewer targets than rows if the chunk has spare rows, which become 0.
@@ -177,8 +179,10 @@ def _by_torch(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor
     return softmax, nll, chosen
 
 
-def _by_kernel(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what ``_by_torch`` returns; the first takes the place of the logits."""
+def losses_by_kernel(
+    logits: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what ``losses_by_torch`` returns; the first takes the place of the logits."""
     from nmt_cli.model.triton_kernels.cross_entropy import losses_in_place
 
     return logits, *losses_in_place(logits, targets, smoothing)
