@@ -68,7 +68,7 @@ def attend(layout, window, heads, first, keys_values=None):
         parts = first, *keys_values.split((keys, values), dim=1)
     sides = layout.query_sentences, layout.key_sentences, layout.key_sentences
     by_sentence = [
-        rows[: side.num_tokens].unflatten(1, (heads.number, -1)).transpose(0, 1)
+        rows.unflatten(1, (heads.number, -1)).transpose(0, 1)
         for rows, side in zip(parts, sides, strict=True)
     ]
     splits = [
@@ -88,7 +88,7 @@ def attend(layout, window, heads, first, keys_values=None):
         with torch.autocast(q.device.type, enabled=False):
             attended = _Head.apply(q, k, v, reached, heads.d_k**-0.5, dropout)
         found.append(attended.transpose(0, 1).flatten(1))
-    return F.pad(torch.cat(found), (0, 0, 0, len(first) - sides[0].num_tokens))
+    return torch.cat(found)
 
 
 def add_dropout_norm(rows, branch, drawn, norm, branch_bias=None):
@@ -113,14 +113,13 @@ def linear_relu(rows, weight, bias):
 
 
 def losses_in_place(logits, targets, smoothing):
-    wide, number = logits.float(), len(targets)
-    places = torch.arange(number, device=logits.device), targets
+    wide = logits.float()
+    places = torch.arange(len(targets), device=logits.device), targets
     sums, chosen = wide.logsumexp(1, keepdim=True), wide[places]
     gradient = (wide - sums).exp()
     gradient[places] -= 1 - smoothing
-    gradient[number:] = 0.0
     logits.copy_(gradient)
-    return sums[:number, 0] - chosen, chosen
+    return sums[:, 0] - chosen, chosen
 
 
 KERNELS: dict[str, dict[str, Any]] = {

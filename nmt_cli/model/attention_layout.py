@@ -7,7 +7,6 @@ a sentence, H heads, K width of a head, N parts of a row.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -106,14 +105,6 @@ class AttentionLayout:
             side = self.padded.keys if of_keys else self.padded.queries
             self._head_rows[key] = _head_rows(side, shapes, num_parts, num_heads)
         return self._head_rows[key]
-
-    @cached_property
-    def has_spare_rows(self) -> bool:
-        """Whether there are rows that belong to no sentence."""
-        return any(
-            len(side.tokens) > side.num_tokens
-            for side in (self.query_sentences, self.key_sentences)
-        )
 
 
 def padded_groups(queries: Packed, keys: Packed, device: torch.device) -> PaddedGroups:

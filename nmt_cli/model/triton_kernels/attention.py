@@ -48,7 +48,7 @@ def attend(
     """Return softmax(QK^T / sqrt(K)) V of every head as packed rows [T, HV].
 
     ``first`` are the rows of queries, keys and values [T, 2HK+HV]; or those of queries [T, HK] if
-    ``keys_values`` [S, HK+HV] are the others. Rows beyond the last sentence are zero.
+    ``keys_values`` [S, HK+HV] are the others. Every row must belong to a sentence.
     """
     return _Attention.apply(first, keys_values, layout, window, heads)
 
@@ -115,7 +115,7 @@ def _launch(
     is_rounded = torch.backends.cuda.matmul.fp32_precision == "tf32"
     kernel[len(of_queries.bounds) - 1, heads.number](
         *(queries, keys, values, *others, of_queries.bounds, of_keys.bounds),
-        *(len(queries), len(keys), queries.stride(0), keys.stride(0)),
+        *(len(queries), queries.stride(0), keys.stride(0)),
         *(min(back, longest), min(ahead, longest), heads.d_k**-0.5),
         *heads.drawn,
         D_K=heads.d_k,
@@ -153,12 +153,6 @@ def _store(at, first, end, stride, numbers, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _store_zeros(at, first, end, stride, numbers, WIDTH: tl.constexpr):
-    for row in range(first, end, numbers.shape[0]):
-        _store(at, row, end, stride, tl.zeros_like(numbers), WIDTH)
-
-
-@triton.jit
 def _scores(query, key, i, j, num_keys, back, ahead, scale, PRECISION: tl.constexpr):
     """Return QK^T / sqrt(K) in units of log 2; -inf where query ``i`` does not reach key ``j``."""
     ahead_by = j[None, :] - i[:, None]
@@ -167,10 +161,10 @@ def _scores(query, key, i, j, num_keys, back, ahead, scale, PRECISION: tl.conste
     return tl.where(is_reached, product * (scale * 1.4426950408889634), float("-inf"))
 
 
-@triton.jit(do_not_specialize=["num_query_rows", "num_key_rows", "back", "ahead", "number"])
+@triton.jit(do_not_specialize=["num_query_rows", "back", "ahead", "number"])
 def _forward(
     queries, keys, values, output, log_sums, query_bounds, key_bounds,
-    num_query_rows, num_key_rows, query_stride, key_stride, back, ahead, scale, rate, seed, number,
+    num_query_rows, query_stride, key_stride, back, ahead, scale, rate, seed, number,
     D_K: tl.constexpr, D_V: tl.constexpr, TILE: tl.constexpr,
     K_TILE: tl.constexpr, V_TILE: tl.constexpr, HAS_DROPOUT: tl.constexpr,
     IS_ONE_TILE: tl.constexpr, PRECISION: tl.constexpr,
@@ -218,9 +212,6 @@ def _forward(
         log_sum = tl.where(has_keys, top + tl.log2(total), float("inf"))
         place = log_sums + head * num_query_rows + first + i
         tl.store(place, log_sum, mask=i < end - first)
-    if sentence == tl.num_programs(0) - 1:  # which is also responsible for spare rows
-        nothing = tl.zeros([TILE, V_TILE], tl.float32)
-        _store_zeros(output, end, num_query_rows, output_stride, nothing, D_V)
 
 
 @triton.jit
@@ -245,11 +236,11 @@ def _score_gradients(
     return left, weights * (of_weights - mean[:, None])
 
 
-@triton.jit(do_not_specialize=["num_query_rows", "num_key_rows", "back", "ahead", "number"])
+@triton.jit(do_not_specialize=["num_query_rows", "back", "ahead", "number"])
 def _backward(
     queries, keys, values, output, log_sums, of_output, of_queries, of_keys, of_values,
     query_bounds, key_bounds,
-    num_query_rows, num_key_rows, query_stride, key_stride, back, ahead, scale, rate, seed, number,
+    num_query_rows, query_stride, key_stride, back, ahead, scale, rate, seed, number,
     D_K: tl.constexpr, D_V: tl.constexpr, TILE: tl.constexpr,
     K_TILE: tl.constexpr, V_TILE: tl.constexpr, HAS_DROPOUT: tl.constexpr,
     IS_ONE_TILE: tl.constexpr, PRECISION: tl.constexpr,
@@ -322,9 +313,3 @@ def _backward(
                 )
                 of_query += tl.dot(of_scores.to(key.dtype), key, input_precision=PRECISION)
             _store(of_queries, first + start, end, query_stride, of_query * scale, D_K)
-    if sentence == tl.num_programs(0) - 1:  # which is also responsible for spare rows
-        no_key = tl.zeros([TILE, K_TILE], tl.float32)
-        no_value = tl.zeros([TILE, V_TILE], tl.float32)
-        _store_zeros(of_queries, end, num_query_rows, query_stride, no_key, D_K)
-        _store_zeros(of_keys, end_key, num_key_rows, key_stride, no_key, D_K)
-        _store_zeros(of_values, end_key, num_key_rows, key_stride, no_value, D_V)

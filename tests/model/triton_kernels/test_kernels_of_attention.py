@@ -20,16 +20,16 @@ UNITS = {torch.bfloat16: 2.0, torch.float32: 1e-5 * 2**23}
 TYPES = [torch.float32, torch.bfloat16]
 
 
-def packed(lengths, spare=0):
-    """Sentences of any length, also 0, and rows of none."""
+def packed(lengths):
+    """Sentences of any length, also 0."""
     bounds = list(itertools.accumulate(lengths, initial=0))
-    rows = torch.zeros(bounds[-1] + spare, dtype=torch.int64, device=DEVICE)
+    rows = torch.zeros(bounds[-1], dtype=torch.int64, device=DEVICE)
     return Packed(rows, rows, tuple(lengths), torch.tensor(bounds, dtype=torch.int32).to(DEVICE))
 
 
-def layout_of(lengths, key_lengths, spare):
-    queries = packed(lengths, spare)
-    keys = queries if key_lengths is None else packed(key_lengths, spare)
+def layout_of(lengths, key_lengths=None):
+    queries = packed(lengths)
+    keys = queries if key_lengths is None else packed(key_lengths)
     return AttentionLayout(queries, keys)
 
 
@@ -67,8 +67,7 @@ def by_formula(layout, window, heads, tensors, kept=None):
         if kept is not None:
             weights = weights * kept[:, rows, others] / (1 - heads.drawn.rate)
         outputs.append((weights @ value).transpose(0, 1).flatten(1))
-    spare = q.new_zeros(len(q) - bounds[0][-1], values)
-    return torch.cat([*outputs, spare])
+    return torch.cat(outputs)
 
 
 def check(layout, window, heads, dtype, kept=None):
@@ -92,26 +91,26 @@ SHORT, OTHER = [5, 1, 33, 0], [9, 0, 40, 3]  # a sentence without keys, one with
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("number", "d_k", "d_v"), WIDTHS)
 def test_heads_of_all_widths(number, d_k, d_v, dtype):
-    layout = layout_of([5, 1, 33], None, 0)
+    layout = layout_of([5, 1, 33])
     check(layout, THE_PAST, Heads(number, d_k, d_v, NO_DROPOUT), dtype)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
-    ("lengths", "key_lengths", "window", "spare"),
+    ("lengths", "key_lengths", "window"),
     [
-        (SHORT, None, EVERYTHING, 3),
-        (SHORT, OTHER, EVERYTHING, 2),
-        (SHORT, None, Window(2, 2), 0),
-        ([150, 70], None, Window(2, 0), 40),
-        ([150, 40], None, Window(70, 70), 0),
-        ([150, 3], [20, 200], EVERYTHING, 0),
-        ([512], None, THE_PAST, 0),
+        (SHORT, None, EVERYTHING),
+        (SHORT, OTHER, EVERYTHING),
+        (SHORT, None, Window(2, 2)),
+        ([150, 70], None, Window(2, 0)),
+        ([150, 40], None, Window(70, 70)),
+        ([150, 3], [20, 200], EVERYTHING),
+        ([512], None, THE_PAST),
     ],
 )
-def test_sentences_of_any_length_reach_what_they_should(lengths, key_lengths, window, spare, dtype):
+def test_sentences_of_any_length_reach_what_they_should(lengths, key_lengths, window, dtype):
     heads = Heads(2 if sum(lengths) < 50 else 1, 32, 32, NO_DROPOUT)
-    check(layout_of(lengths, key_lengths, spare), window, heads, dtype)
+    check(layout_of(lengths, key_lengths), window, heads, dtype)
 
 
 def drawn(number=1, seed=5, rate=0.3):
@@ -132,13 +131,13 @@ def kept_weights(layout, heads):
 
 @pytest.mark.parametrize("lengths", [[20, 12], [100, 28]])
 def test_dropped_weights_have_no_gradient(lengths):
-    layout = layout_of(lengths, None, 0)
+    layout = layout_of(lengths)
     heads = Heads(2, 16, 128, drawn())
     check(layout, EVERYTHING, heads, torch.float32, kept_weights(layout, heads))
 
 
 def test_draws_differ_between_heads_seeds_and_places_and_have_their_share():
-    layout = layout_of([64], None, 0)
+    layout = layout_of([64])
     draws = [
         kept_weights(layout, Heads(2, 16, 64, each))
         for each in (drawn(), drawn(number=2), drawn(seed=6))
@@ -153,7 +152,7 @@ def test_draws_differ_between_heads_seeds_and_places_and_have_their_share():
 
 @pytest.mark.parametrize("lengths", [[30, 7], [150]])
 def test_gradients_are_the_same_bits_each_time(lengths):
-    layout = layout_of(lengths, None, 0)
+    layout = layout_of(lengths)
     heads = Heads(1, 16, 16, drawn())
     tensors = inputs(layout, heads, torch.bfloat16)
     first, again = (
