@@ -112,7 +112,7 @@ class MultiHeadAttention(nn.Module, ABC):
             return attend(layout, window, all_heads, *projected)
         if self._suits_batched_products(projected[0], layout):
             return attend_packed(layout, self.num_heads, window, *projected)
-        if not layout.is_padded and self.supports_varlen(projected[0].device, projected[0].dtype):
+        if self.supports_varlen(projected[0].device, projected[0].dtype):
             heads = (part.unflatten(1, (self.num_heads, -1)) for part in self.parts(*projected))
             return attend_varlen(layout, window, *heads)
         sides = layout.padded.queries, layout.padded.keys  # one tensor has the first side only

@@ -7,6 +7,7 @@ a sentence, H heads, K width of a head, N parts of a row.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -78,21 +79,16 @@ class AttentionLayout:
     layers share them.
     """
 
-    def __init__(self, queries: Packed, keys: Packed, padded: PaddedGroups | None = None) -> None:
-        """If ``padded`` is given, attention is computed in these groups on every device."""
+    def __init__(self, queries: Packed, keys: Packed) -> None:
         self.query_sentences, self.key_sentences = queries, keys
-        self.is_padded = padded is not None
-        self._padded = padded
         self._head_rows: dict[tuple[bool, int, int], HeadRows] = {}
 
-    @property
+    @cached_property
     def padded(self) -> PaddedGroups:
         """The padded groups of sentences, and their rows."""
-        if self._padded is None:
-            device = self.query_sentences.tokens.device
-            groups = padded_groups(self.query_sentences, self.key_sentences, device)
-            self._padded = sent_together(device, groups)
-        return self._padded
+        device = self.query_sentences.tokens.device
+        groups = padded_groups(self.query_sentences, self.key_sentences, device)
+        return sent_together(device, groups)
 
     def head_rows(self, num_parts: int, num_heads: int, *, of_keys: bool = False) -> HeadRows:
         """Return the indices of the heads' vectors of one side."""

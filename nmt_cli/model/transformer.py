@@ -5,14 +5,14 @@ Legend: S source rows, T target rows, D d_model.
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, padded_groups
+from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.dropout import KernelSeed
 from nmt_cli.model.embeddings import Embedding
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
@@ -20,20 +20,6 @@ from nmt_cli.model.packing import Packed
 from nmt_cli.model.skip_init import SkipInit
 from nmt_cli.model.stored_weights import LARGEST, SMALLEST_SCALE
 from nmt_cli.recipe.model_values import ModelShape
-
-
-class PaddedPairs(NamedTuple):
-    """The padded groups of all attention to some sentence pairs."""
-
-    source: PaddedGroups
-    target: PaddedGroups
-    memory: PaddedGroups  # of the target's queries, and the source's keys
-
-    @classmethod
-    def of(cls, source: Packed, target: Packed, device: torch.device) -> "PaddedPairs":
-        """Return the groups on the CPU, for attention on ``device``."""
-        sides = ((source, source), (target, target), (target, source))
-        return cls(*(padded_groups(queries, keys, device) for queries, keys in sides))
 
 
 class Transformer(nn.Module):
@@ -71,37 +57,24 @@ class Transformer(nn.Module):
         )
         self.decoder_norm = final_norm(config)
 
-    def forward(
-        self, source: Packed, target_input: Packed, padded: PaddedPairs | None = None
-    ) -> Tensor:
-        """Return the decoder's output [T, D] before the softmax projection.
-
-        If ``padded`` is given, all attention is computed in these groups.
-        """
+    def forward(self, source: Packed, target_input: Packed) -> Tensor:
+        """Return the decoder's output [T, D] before the softmax projection."""
         if self.training and self.kernel_seed is not None:
             self.kernel_seed.draw(target_input.tokens.device)
-        memory = self.encode(source, None if padded is None else padded.source)
-        return self.decode(target_input, memory, source, padded)
+        return self.decode(target_input, self.encode(source), source)
 
-    def encode(self, source: Packed, padded: PaddedGroups | None = None) -> Tensor:
+    def encode(self, source: Packed) -> Tensor:
         """Return the memory [S, D] that the decoder attends to."""
-        layout = AttentionLayout(source, source, padded)
+        layout = AttentionLayout(source, source)
         rows = self.source_embedding(source)
         for layer in self.encoder_layers:
             rows = layer(rows, layout)
         return self.encoder_norm(rows)
 
-    def decode(
-        self,
-        target_input: Packed,
-        memory: Tensor,
-        source: Packed,
-        padded: PaddedPairs | None = None,
-    ) -> Tensor:
+    def decode(self, target_input: Packed, memory: Tensor, source: Packed) -> Tensor:
         """Return the decoder's output [T, D]; each row attends to its past and the memory."""
-        of_target, of_memory = (None, None) if padded is None else padded[1:]
-        within = AttentionLayout(target_input, target_input, of_target)
-        to_memory = AttentionLayout(target_input, source, of_memory)
+        within = AttentionLayout(target_input, target_input)
+        to_memory = AttentionLayout(target_input, source)
         rows = self.target_embedding(target_input)
         for layer in self.decoder_layers:
             rows = layer(rows, memory, within, to_memory)

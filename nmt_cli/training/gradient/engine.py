@@ -21,7 +21,7 @@ from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.attention_layout import padded_groups
 from nmt_cli.model.layers import Residual
-from nmt_cli.model.transformer import PaddedPairs, Transformer
+from nmt_cli.model.transformer import Transformer
 from nmt_cli.model.triton_support import use_kernels
 from nmt_cli.training.gradient.gradient_sum import GradientSum, SummedGradient
 from nmt_cli.training.gradient.graphed_gradient import GraphedGradient
@@ -94,7 +94,6 @@ class GradientEngine(NamedTuple):
     guidance: Guidance | None = None  # if a head learns to align words
     kernels: Kernels | None = None  # of a GPU, once they are chosen
     graphed: GraphedGradient | None = None  # if a micro-batch is one CUDA graph
-    is_grouped: bool = False  # whether a GPU attends in padded groups of sentences
 
     @classmethod
     def of(
@@ -133,8 +132,8 @@ class GradientEngine(NamedTuple):
     def with_kernels(self, kernels: Kernels) -> "GradientEngine":
         """Return an engine for a GPU that uses ``kernels``, with CUDA graphs of its own.
 
-        There are none, and sentences are padded in groups, where attention does not take them
-        packed. Each batch has other groups, and the weight of a guided head changes.
+        There are none where attention does not take sentences packed, because each batch has other
+        groups of them, and with a guided head, whose weight changes.
         """
         use_kernels(self.model, used=kernels == "ours")
         machine, dtype = self.machine, DTYPES[self.machine.precision]
@@ -146,7 +145,7 @@ class GradientEngine(NamedTuple):
         graphed = None
         if machine.has_graphs and is_packed and self.guidance is None:
             graphed = GraphedGradient(self.model, self.total, machine.device)
-        return self._replace(kernels=kernels, graphed=graphed, is_grouped=not is_packed)
+        return self._replace(kernels=kernels, graphed=graphed)
 
     def arithmetic(self) -> dict[str, Any]:
         """Return what rounding depends on, for a checkpoint."""
@@ -252,7 +251,7 @@ class GradientEngine(NamedTuple):
             torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16),
             watching as entered,
         ):
-            rows = self.model(tensors.source, tensors.target_input, tensors.padded)  # T D
+            rows = self.model(tensors.source, tensors.target_input)  # T D
             if guidance is not None and links is not None:
                 alignment = guidance.loss(self.model, entered[0], entered[1], links)
         if is_bf16:
@@ -289,15 +288,11 @@ class GradientEngine(NamedTuple):
         if self.graphed is not None:
             return padded_to_shape(*sides, target_tokens, self.model.config)
         source, target_input = (packed(each, self.machine) for each in sides)
-        padded = None
-        if self.is_grouped:
-            padded = PaddedPairs.of(source, target_input, self.machine.device)
         links = None
         if self.guidance is not None and pairs.links is not None:
-            device = self.machine.device
-            groups = padded.memory if padded else padded_groups(target_input, source, device)
+            groups = padded_groups(target_input, source, self.machine.device)
             links = self.guidance.piece_links(pairs, groups)
-        return MicroBatch(source, target_input, torch.from_numpy(target_tokens), padded, links)
+        return MicroBatch(source, target_input, torch.from_numpy(target_tokens), links)
 
 
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:

@@ -11,7 +11,6 @@ from torch import Tensor
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.packing import Packed, PaddedShape, pack_on_cpu, pack_to_shape
-from nmt_cli.model.transformer import PaddedPairs
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.training.gradient.guided_alignment import PieceLinks
 
@@ -22,7 +21,6 @@ class MicroBatch(NamedTuple):
     source: Packed
     target_input: Packed  # the target moved by one
     target_output: Tensor
-    padded: PaddedPairs | None = None  # if attention is computed in padded groups on a GPU
     links: PieceLinks | None = None  # if a head is guided
     num_targets: Tensor | None = None  # without those of fillers, if this is padded to a shape
     shape: PaddedShape | None = None
