@@ -64,17 +64,9 @@ class Ranks:
         self._exchange(lambda: dist.all_reduce(sums))
         return sums.tolist()
 
-    def begin_sum(self, tensor: Tensor) -> dist.Work:
-        """Begin to add up ``tensor`` over all ranks, in place; ``finish`` waits for it.
-
-        A GPU adds it up beside its other work. All ranks begin their sums in the same order.
-        """
-        pending: dist.Work = self._exchange(lambda: dist.all_reduce(tensor, async_op=True))
-        return pending
-
-    def finish(self, pending: dist.Work) -> None:
-        """Let the device wait for a sum; on a CPU, return once it is there."""
-        self._exchange(pending.wait)
+    def add_up(self, tensor: Tensor) -> None:
+        """Add up ``tensor`` over all ranks, in place; a GPU waits for the sum, and the CPU not."""
+        self._exchange(lambda: dist.all_reduce(tensor, async_op=True).wait())
 
     def wait_for(self, has_come: Callable[[], bool], timeout: Callable[[], float]) -> None:
         """Return once ``has_come``; several ranks raise PeerLostError after ``timeout()`` seconds.

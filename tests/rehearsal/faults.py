@@ -29,7 +29,7 @@ FAULTS = {
         "nmt_cli.training.gradient.engine:GradientEngine.losses",
         "tensors.target_output,",
         "torch.zeros(tensors.target_output.shape, dtype=torch.int64),",
-        "copy in a step: to the device, training/gradient/loss.py: _by_torch",
+        "copy in a step: to the device, training/gradient/loss.py: losses_by_torch",
     ),
     "positions stay on the CPU": Fault(
         "train",
@@ -144,14 +144,14 @@ FAULTS = {
         "nmt_cli.training.gradient.loss:_by_torch",
         "torch.arange(num_targets, device=logits.device)",
         "torch.arange(num_targets).to(logits.device)",
-        "copy in a step: to the device, training/gradient/loss.py: _by_torch",
+        "copy in a step: to the device, training/gradient/loss.py: losses_by_torch",
     ),
     "a boolean index": Fault(
         "train",
         "nmt_cli.training.gradient.loss:_by_torch",
         "if num_targets < len(softmax):",
         "if len(softmax[torch.arange(len(softmax), device=softmax.device) >= num_targets]):",
-        "wait in a step: boolean index, training/gradient/loss.py: _by_torch",
+        "wait in a step: boolean index, training/gradient/loss.py: losses_by_torch",
     ),
     "a wait behind the update": Fault(
         "train",

@@ -202,7 +202,6 @@ def train(
     recipe = changed(recipe, **(changes or {}))
     if ranks > 1:
         _stub_collectives(mode, ranks)
-        gradient_sum.BUCKET_BYTES = 4_096  # so that the gradient of the toy is sent in parts
     group = Ranks(0, ranks) if ranks > 1 else ALONE
     machine = Machine(torch.device("cuda"), precision, group, exchange=exchange)
     _marked(mode, Trainer, "_step", "step")

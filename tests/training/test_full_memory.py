@@ -207,11 +207,11 @@ def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_pat
     collect = GradientSum._collect
     calls = []
 
-    def limited(flat, bucket):
-        calls.append(bucket)
-        if flat._ranks.rank == 1 and len(calls) == 3:
+    def limited(total, *, is_first):
+        calls.append(is_first)
+        if total._ranks.rank == 1 and len(calls) == 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return collect(flat, bucket)
+        return collect(total, is_first=is_first)
 
     monkeypatch.setattr(GradientSum, "_collect", limited)
 

@@ -193,18 +193,16 @@ class GradientEngine(NamedTuple):
 
     def _accumulate(self, batch: Batch) -> None:
         """Add up the losses and the gradients of this rank's micro-batches."""
-        mine = self._own(batch)
         sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
-        for number, (index, pairs) in enumerate(mine):
+        for number, (index, pairs) in enumerate(self._own(batch)):
             self._set_seed(micro_batch_seed(self.seed, batch.number, index))
-            tensors = sent[number] if sent else self.on_device(pairs)
-            self._add(tensors, is_last=number == len(mine) - 1)
+            self._add(sent[number] if sent else self.on_device(pairs))
 
-    def _add(self, tensors: MicroBatch, *, is_last: bool) -> None:
+    def _add(self, tensors: MicroBatch) -> None:
         if self.graphed is None:
-            self.total.receive(self.losses(tensors), is_last=is_last)
+            self.total.add(self.losses(tensors), is_first=self.total.is_empty)
         else:
-            self.graphed.add(tensors, self.losses, is_last=is_last)
+            self.graphed.add(tensors, self.losses)
 
     def _set_seed(self, seed: int) -> None:
         # torch.manual_seed formats the stack of calls for each kind of device that is not there.
@@ -226,7 +224,7 @@ class GradientEngine(NamedTuple):
     def try_gradient(self, tensors: MicroBatch) -> None:
         """Compute the gradient of a micro-batch, for its memory or its time."""
         self.total.begin(len(tensors.target_output))
-        self._add(tensors, is_last=False)
+        self._add(tensors)
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
         """Return the summed loss of a micro-batch that is not on its device yet."""

@@ -43,11 +43,11 @@ class GraphedGradient:
         self._model, self._total, self._recorder = model, total, GraphRecorder(device)
         self._graphs = dict[tuple[PaddedShape, bool], _Graph]()  # the one used last comes last
 
-    def add(self, tensors: MicroBatch, losses: Losses, *, is_last: bool) -> None:
+    def add(self, tensors: MicroBatch, losses: Losses) -> None:
         """Add the losses of a micro-batch, ``losses(tensors)``, and their gradient.
 
-        After the last one of this rank, the gradient is sent to the others. Raises FullMemoryError
-        if memory is full, without any graph left, and UserError if no graph can be recorded.
+        Raises FullMemoryError if memory is full, without any graph left, and UserError if no graph
+        can be recorded.
         """
         assert tensors.shape is not None
         key = tensors.shape, self._total.is_empty
@@ -59,13 +59,13 @@ class GraphedGradient:
                 else:
                     torch._foreach_copy_(list(graph.inputs), list(tensors_in(tensors)))
                     graph.replay()
+                    self._total.is_empty = False
         except FullMemoryError:
             self.forget()
             raise
         self._graphs[key] = graph
         if len(self._graphs) > MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
-        self._total.note_received(is_last=is_last)
 
     def forget(self) -> None:
         """Give up all graphs and their memory."""

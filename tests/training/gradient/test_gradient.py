@@ -135,7 +135,7 @@ def test_the_loss_of_a_guided_head_decides_as_the_others_do(toy, tmp_path, num_r
         loss, nll, alignment = of_rank.values()
         losses = LossSums(zero + loss, torch.tensor(nll), zero + alignment, 1.0)
         engine.total.begin(10 * ranks.size)
-        engine.total.receive(losses, is_last=True)
+        engine.total.add(losses, is_first=True)
         gradient = engine.sum_over_ranks()
         return gradient.is_infinite.item(), gradient.read()
 

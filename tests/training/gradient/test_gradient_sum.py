@@ -1,6 +1,5 @@
 """Gradients in one tensor, against those that autograd leaves in the parameters."""
 
-import itertools
 import json
 
 import pytest
@@ -8,11 +7,10 @@ import torch
 from safetensors.torch import load_file
 
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.ranks import ALONE, Ranks
+from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import gradient_sum
 from nmt_cli.training.gradient.engine import Bf16Weights, GradientEngine, micro_batch_seed
 from nmt_cli.training.gradient.gradient_sum import GradientSum
 from tests.forked_ranks import run_ranks
@@ -38,18 +36,12 @@ def by_autograd(engine, batch):
     return [parameter.grad.clone() for parameter in engine.model.parameters()]
 
 
-def small_buckets(monkeypatch, num_bytes=4_000):
-    monkeypatch.setattr(gradient_sum, "BUCKET_BYTES", num_bytes)
-
-
-def test_it_is_what_autograd_adds_up(trainer, monkeypatch):
-    small_buckets(monkeypatch)
+def test_it_is_what_autograd_adds_up(trainer):
     engine, batches = trainer.training.engine, trainer._batches()
     batch = next(batches).into_micro_batches(40, 1)
     assert len(batch.micro_batches) > 2
     expected = by_autograd(engine, batch)
     total = GradientSum(engine.model.parameters(), ALONE)
-    assert len(total._buckets) > 3
     for _ in range(2):  # the second batch finds what the first left
         found = gradients(engine._replace(total=total), batch)
         assert all(map(torch.equal, found, expected))
@@ -80,8 +72,7 @@ def test_weights_in_bf16_give_the_gradient_of_autocast(trainer):
     assert all(parameter.dtype == torch.float32 for parameter in engine.model.parameters())
 
 
-def test_a_backward_pass_that_failed_adds_nothing_to_the_next_gradient(trainer, monkeypatch):
-    small_buckets(monkeypatch, 100_000)
+def test_a_backward_pass_that_failed_adds_nothing_to_the_next_gradient(trainer):
     engine, batch = trainer.training.engine, next(trainer._batches()).into_micro_batches(400, 1)
     in_bf16 = Bf16Weights(engine.model)
     total = GradientSum(engine.model.parameters(), ALONE, copies=in_bf16.copies)
@@ -99,31 +90,6 @@ def test_a_backward_pass_that_failed_adds_nothing_to_the_next_gradient(trainer, 
     hook.remove()
     assert any(leaf.grad is not None for leaf in in_bf16.copies.values())
     assert all(map(torch.equal, gradients(engine, batch), expected))
-
-
-def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, monkeypatch):
-    small_buckets(monkeypatch)
-    engine, sent = trainer.training.engine, []
-    batch = next(trainer._batches()).into_micro_batches(40, 2)
-    ranks = Ranks(0, 2)
-    monkeypatch.setattr(Ranks, "begin_sum", lambda _, tensor: sent.append(tensor.data_ptr()))
-    monkeypatch.setattr(Ranks, "finish", lambda _, pending: sent.append("waits"))
-    total = GradientSum(engine.model.parameters(), ranks)
-    backward, passes = torch.Tensor.backward, itertools.count(1)
-
-    def noted(loss):
-        backward(loss)
-        sent.append(f"end of pass {next(passes)}")
-
-    monkeypatch.setattr(torch.Tensor, "backward", noted)
-    machine = CPU._replace(ranks=ranks)
-    engine = engine._replace(machine=machine, total=total)
-    engine.compute(batch)
-    num_passes, num_buckets = next(passes) - 1, len(total._buckets)
-    assert num_passes > 1
-    places = [total._flat[bucket.place].data_ptr() for bucket in total._buckets]
-    before = [f"end of pass {number}" for number in range(1, num_passes)]
-    assert sent == [*before, *places, f"end of pass {num_passes}", *["waits"] * num_buckets]
 
 
 def train(toy, run_dir, ranks, *, cut=None, precision="fp32", exchange="fp32", is_late=True):
@@ -165,9 +131,8 @@ def averages_and_norms(run_dir):
         pytest.param("bf16", (2, 8), marks=pytest.mark.slow),
     ],
 )
-def test_ranks_train_as_one_in_many_buckets(toy, tmp_path, monkeypatch, precision, sizes):
+def test_ranks_train_as_one(toy, tmp_path, precision, sizes):
     """With clipping, a moving average and, for the fewer ranks, several micro-batches on each."""
-    small_buckets(monkeypatch)
     cut = BatchCut(60, max(sizes))
     alone, expected, _ = train(toy, tmp_path / "1", ALONE, cut=cut, precision=precision)
     averages, norms = averages_and_norms(tmp_path / "1")
