@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.dropout import KernelPlace, KernelSeed
@@ -18,8 +18,6 @@ from nmt_cli.model.layers import FeedForward, Residual
 from nmt_cli.model.transformer import Transformer
 
 LEAST_CAPABILITY = (8, 0)  # of the GPUs that the kernels are compiled for in the tests
-LARGEST_HEAD = 512  # d_k and d_v, as with one head in Table 3
-LARGEST_ROW = 8192  # d_model; a program holds whole rows in registers
 MOST = 2.0  # times the error of torch, that a kernel may be off
 # The least error that counts as torch's, as a share of the norm of a tensor: that of rounding once,
 # and in fp32 that of adding up in another order.
@@ -42,45 +40,30 @@ def has_triton(device: torch.device) -> bool:
     )
 
 
-def _suits(module: nn.Module, model: Transformer) -> bool:
-    """Return whether a kernel can compute what ``module`` of ``model`` does between products."""
-    if isinstance(module, MultiHeadAttention):
-        return max(module.d_k, module.d_v) <= LARGEST_HEAD
-    if isinstance(module, Residual):
-        return model.config.d_model <= LARGEST_ROW
-    return has_relu_kernel(model)
-
-
 def has_relu_kernel(model: Transformer) -> bool:
     """Return whether a kernel can compute the activation of ``model``."""
     is_plain = model.config.activation == "relu" and model.config.feed_forward_biases
     return is_plain and model.rounding is None  # rounding changes the product
 
 
-def _joins(model: Transformer) -> bool:
-    """Return whether residual sums by a kernel compute gradients with their sub-layers.
-
-    With pre-norm, the rows of the sum are not those that enter the sub-layer.
-    """
-    is_post_norm = model.config.norm == "post" and model.config.d_model <= LARGEST_ROW
-    return is_post_norm and model.rounding is None  # rounding changes the products
-
-
 def use_kernels(model: Transformer, *, used: bool) -> None:
-    """Let the kernels compute the gradients of ``model`` where they suit, or torch, from now on.
+    """Let the kernels compute the gradients of ``model``, or torch, from now on.
 
     Nothing changes where there is no gradient: in validation and in the search.
     """
     seed = model.kernel_seed or KernelSeed()
-    numbers, is_joined = itertools.count(), used and _joins(model)
+    numbers = itertools.count()
+    # Residual sums compute gradients with their sub-layers. With pre-norm, the rows of the sum are
+    # not those that enter the sub-layer, and rounding changes the products.
+    is_joined = used and model.config.norm == "post" and model.rounding is None
     for module in model.modules():
         if isinstance(module, FeedForward | MultiHeadAttention):
             module.is_joined = is_joined
         if isinstance(module, FeedForward):
-            module.is_by_kernel = used and _suits(module, model)
+            module.is_by_kernel = used and has_relu_kernel(model)
         elif isinstance(module, MultiHeadAttention | Residual):
             place = KernelPlace(seed, next(numbers))
-            module.kernel = place if used and _suits(module, model) else None
+            module.kernel = place if used else None
     model.kernel_seed = seed if used else None  # torch draws as ever without kernels
 
 
