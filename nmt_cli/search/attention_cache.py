@@ -4,7 +4,7 @@ Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -172,7 +172,7 @@ class Past:
             layer.keys[at, :, :, 0] = keys.unflatten(1, (self._num_heads, -1))
             layer.values[at, :, 0] = values.unflatten(1, (self._num_heads, -1))
 
-    def advance(self, parents: Any, positions: Any) -> None:
+    def advance(self, parents: Tensor, positions: Tensor) -> None:
         """Find places for an entry of each hypothesis; there must be K free ones in each slot.
 
         It inherits the past of its parent, whose place in the beam is in ``parents`` [S, K]. The
@@ -241,15 +241,15 @@ class GrowingPast(Past):
         super().__init__(layers, beam_size, shape.window)
         self._most_places = 1  # that a slot may use; the number itself is on the device
 
-    def advance(self, parents: Any, positions: Any) -> None:
-        """Find places for an entry of each hypothesis, by arrays of numpy."""
+    def advance(self, parents: Tensor, positions: Tensor) -> None:
+        """Find places for an entry of each hypothesis, in as much room as they need."""
         self._most_places += parents.shape[1]
         if self._most_places > self.room:
             self._most_places = int(self.num_places().max()) + parents.shape[1]
             wanted = room_for(self._most_places)
             if wanted > self.room or wanted < SHRINK_BELOW * self.room:
                 self._resize(wanted)
-        super().advance(*(sent_to(self._device, each) for each in (parents, positions)))
+        super().advance(parents, positions)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, at least one."""

@@ -7,7 +7,7 @@ vocabulary, H heads, D d_model.
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -60,11 +60,11 @@ class RecurrentPast:
         """Let ``kept`` [B, layers, D] be the states of all hypotheses in ``slots``."""
         self.states[sent_to(self.states.device, slots)] = kept[:, None]
 
-    def advance(self, parents: Any, positions: Any) -> None:
+    def advance(self, parents: Tensor, positions: Tensor) -> None:
         """Give each hypothesis the states of its parent, at ``parents`` [S, K] in the beam."""
         del positions  # what free slots compute is not read
-        at = sent_to(self.states.device, parents)[:, :, None, None]
-        self.states.copy_(self.states.gather(1, at.expand_as(self.states)))
+        at = parents[:, :, None, None].expand_as(self.states)
+        self.states.copy_(self.states.gather(1, at))
 
     def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
         """Return the output [S*K, D] of ``rows`` [S*K, D]; keep their states."""
@@ -267,11 +267,11 @@ class CachedTransformer(IncrementalTransformer):
     def step(self, state: StepInput) -> TorchLogits:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
         num_positions = int(state.positions.max()) + 1
-        self._past.advance(state.parents, state.positions)
         # Copies, because the beams change before a GPU has read them.
-        tokens, positions = (
-            sent_to(self._device, each) for each in (state.tokens, state.positions)
+        tokens, parents, positions = (
+            sent_to(self._device, each) for each in (state.tokens, state.parents, state.positions)
         )
+        self._past.advance(parents, positions)
         logits = self._decoded(tokens, positions, num_positions, self._past, self._memory)
         if state.positions.all():
             return TorchLogits(logits)

@@ -158,6 +158,8 @@ class FakeCuda(TorchDispatchMode):
         packet, tensors = func.overloadpacket, tensors_in((args, kwargs))
         device = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
         if packet is aten._pin_memory:
+            if is_fake(args[0]):
+                self.refuse(f"a tensor of the device is pinned, {place()}")
             return self._kept_as_pinned(args[0].clone())
         if packet is aten.is_pinned:
             return self._is_pinned(args[0])
