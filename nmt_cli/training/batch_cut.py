@@ -211,7 +211,6 @@ def try_micro_batch(pairs: SentencePairs, state: TrainingState, engine: Gradient
         # The first micro-batch of another shape is computed beside the memory of this graph.
         eager = engine._replace(graphed=None)
         eager.try_gradient(eager.on_device(pairs))
-    state.model.zero_grad(set_to_none=True)
     engine.forget_graphs()  # those of steps have other padded shapes
     del reserved
 

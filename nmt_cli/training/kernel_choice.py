@@ -15,13 +15,13 @@ from nmt_cli.hardware.machine_options import Kernels
 from nmt_cli.hardware.memory import largest_that_runs
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.triton_support import failure_of_kernel, has_triton, use_kernels
+from nmt_cli.model.triton_support import failure_of_kernel, has_triton
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.gradient.kernel_trials import worst_result
 
 NUM_BATCHES = 3  # that are timed, a micro-batch of each
-TURNS = 4  # of both; the first is not timed, because libraries load kernels in it
+TURNS = 4  # of each; the first is not timed, because libraries load kernels in it
 WORDS: Mapping[Kernels, str] = {"ours": "our kernels in Triton", "torch": "torch's kernels"}
 
 
@@ -111,7 +111,7 @@ def _faster(
         smaller = [cut._replace(max_tokens=max_tokens).of(batch) for batch in batches]
         # A batch may have fewer pairs than micro-batches.
         pairs = [max(each.micro_batches, key=lambda p: len(p.target.tokens)) for each in smaller]
-        seconds.update(seconds_of_gradient(engine, pairs))
+        seconds.update(_seconds_of_gradient(engine, pairs))
 
     largest_that_runs(cut.max_tokens, longest, attempt)
     of_ranks = engine.machine.ranks.gather(seconds)
@@ -128,25 +128,19 @@ def _faster(
     return fastest
 
 
-def seconds_of_gradient(
+def _seconds_of_gradient(
     engine: GradientEngine, pairs: Sequence[SentencePairs]
 ) -> dict[Kernels, float]:
     """Return the mean seconds of a gradient of one of the micro-batches ``pairs``, by each."""
-    device = engine.machine.device
-    engines = {kernels: engine.with_kernels(kernels) for kernels in WORDS}
-    tensors = {name: [each.on_device(micro) for micro in pairs] for name, each in engines.items()}
-    seconds = dict.fromkeys(engines, 0.0)
-    for turn in range(TURNS):
-        for kernels, each in engines.items():
-            use_kernels(engine.model, used=kernels == "ours")
-            finish_work(device)
-            started = perf_counter()
-            for micro_batch in tensors[kernels]:
-                each.try_gradient(micro_batch)
-                engine.model.zero_grad(set_to_none=True)
-            finish_work(device)
-            if turn > 0:
-                seconds[kernels] += perf_counter() - started
-    for each in engines.values():
-        each.forget_graphs()
-    return {kernels: total / (TURNS - 1) / len(pairs) for kernels, total in seconds.items()}
+    seconds = dict[Kernels, float]()
+    for kernels in WORDS:
+        timed, ends = engine.with_kernels(kernels), list[float]()
+        tensors = [timed.on_device(micro_batch) for micro_batch in pairs]
+        for _ in range(TURNS):
+            for micro_batch in tensors:
+                timed.try_gradient(micro_batch)
+            finish_work(engine.machine.device)
+            ends.append(perf_counter())
+        seconds[kernels] = (ends[-1] - ends[0]) / (TURNS - 1) / len(pairs)
+        timed.forget_graphs()
+    return seconds
