@@ -73,7 +73,7 @@ class KernelDropout(NamedTuple):
     """A dropout that a kernel computes."""
 
     rate: float
-    seed: Tensor | None  # int64; None if the rate is 0
+    seed: Tensor | None  # int64; not read if the rate is 0
     number: int  # in the model: kernels with the same seed draw differently
 
 
@@ -85,11 +85,7 @@ class KernelPlace(NamedTuple):
 
     def drawn(self, rate: float) -> KernelDropout:
         """Return the dropout of this place."""
-        return (
-            KernelDropout(rate, self.seed.tensor, self.number)
-            if rate > 0.0
-            else KernelDropout(0.0, None, 0)
-        )
+        return KernelDropout(rate, self.seed.tensor, self.number)
 
 
 class _DropoutAndSum(torch.autograd.Function):

@@ -51,8 +51,7 @@ class _Rows:
         return self.draw(*shape).to(self.dtype)
 
     def dropout(self, rate: float) -> KernelDropout:
-        seed = torch.full((1,), SEED, device=self.device) if rate > 0.0 else None
-        return KernelDropout(rate, seed, 1)
+        return KernelDropout(rate, torch.full((1,), SEED, device=self.device), 1)
 
 
 def worst_result(engine: GradientEngine) -> KernelError:
