@@ -73,18 +73,7 @@ def room_of_sources(longest: int) -> int:
     return -(-longest // SOURCE_STEP) * SOURCE_STEP
 
 
-def mask_of_sources(
-    lengths: Tensor, room: int, beam_size: int, num_heads: int, like: Tensor
-) -> Tensor:
-    """Return the mask [S*H, K, E] of sources of these ``lengths`` [S] where E is ``room``.
-
-    It has the dtype of ``like``.
-    """
-    is_own = torch.arange(room, device=lengths.device) < lengths[:, None]  # S E
-    return additive_mask(is_own[:, None].expand(-1, beam_size, -1), num_heads, like)
-
-
-def additive_mask(is_kept: Tensor, num_heads: int, like: Tensor) -> Tensor:
+def _additive_mask(is_kept: Tensor, num_heads: int, like: Tensor) -> Tensor:
     """Return the mask [S*H, K, E] of ``attend``: 0 where ``is_kept`` [S, K, E], else -inf.
 
     It has the dtype of ``like``.
@@ -147,20 +136,15 @@ class Past:
         """What it keeps of each place, [S, any, E] or [S, E]."""
         return [self.is_past, self.positions]
 
-    @staticmethod
-    def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return attention of first tokens ``rows`` [B, any] to themselves, and what to keep.
-
-        These are their keys and values [B, any].
-        """
-        assert isinstance(sublayer, SelfAttention)
-        _, keys, values = sublayer.project(rows)
-        return sublayer.output(values), torch.cat([keys, values], dim=1)
+    def of_first_tokens(self) -> Tensor:
+        """Return the entry [S, layers, any] of slots that have one place, for ``start``."""
+        of_layers = [torch.cat([each.flatten(1) for each in layer], dim=1) for layer in self.layers]
+        return torch.stack(of_layers, dim=1)
 
     def start(self, slots: Sequence[int], kept: Tensor) -> None:
         """Let one entry each be the past of all hypotheses in ``slots``.
 
-        ``kept`` [B, layers, any] is what ``first`` returned.
+        ``kept`` [B, layers, any] is what ``of_first_tokens`` returned.
         """
         at = sent_to(self._device, slots)
         self.is_past[at] = False
@@ -197,7 +181,7 @@ class Past:
         if self._is_by_kernel:
             self._used = self._num_used()
         else:
-            self._mask = additive_mask(self.is_past, self._num_heads, self.layers[0].keys)
+            self._mask = _additive_mask(self.is_past, self._num_heads, self.layers[0].keys)
 
     def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
         """Keep the keys and values of the newest tokens; return their attention to the past."""
@@ -292,9 +276,10 @@ class Memory:
         """Make the mask from the lengths."""
         if self._is_by_kernel:
             return
-        _, num_heads, _, room = self.layers[0].keys.shape
-        like = self.layers[0].keys
-        self._mask = mask_of_sources(self.lengths, room, self._beam_size, num_heads, like)
+        keys = self.layers[0].keys
+        is_own = torch.arange(keys.shape[3], device=keys.device) < self.lengths[:, None]  # S E
+        is_own = is_own[:, None].expand(-1, self._beam_size, -1)
+        self._mask = _additive_mask(is_own, keys.shape[1], keys)
 
     def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
         """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""

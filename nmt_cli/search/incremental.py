@@ -4,7 +4,7 @@ Legend: S slots, K beam, R rows, K for each slot, B new sentences, L length of t
 vocabulary, H heads, D d_model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, cast
@@ -48,13 +48,9 @@ class RecurrentPast:
         """What it keeps of places: nothing."""
         return []
 
-    @staticmethod
-    def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output [B, D] of first tokens ``rows`` [B, D], and their states."""
-        assert isinstance(sublayer, RecurrentUnit)
-        _, inputs = sublayer.parts(rows)
-        states = inputs.to(rows.dtype)
-        return states.relu(), states
+    def of_first_tokens(self) -> Tensor:
+        """Return the states [S, layers, D] of slots with one hypothesis, for ``start``."""
+        return self.states[:, 0]
 
     def start(self, slots: Sequence[int], kept: Tensor) -> None:
         """Let ``kept`` [B, layers, D] be the states of all hypotheses in ``slots``."""
@@ -110,7 +106,6 @@ class IncrementalTransformer:
 
     def __init__(self, model: Transformer) -> None:
         self._model, self._is_recurrent = model, model.config.is_recurrent
-        self._first = RecurrentPast.first if self._is_recurrent else cache.Past.first
         self._shape = model.config.decoder_shape
         self._decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))
 
@@ -123,9 +118,29 @@ class IncrementalTransformer:
         tokens = torch.tensor(list(chain.from_iterable(sentences)))
         encoded = self._model.encode(pack(tokens, lengths, self._device))
         sources = [layer.memory_attention.keys_values(encoded) for layer in self._decoder_layers]
-        starts, logits = self._after_start(start_mark, sources, lengths)
+        memory = cache.Memory(list(self._entries(sources, lengths)), 1)
+        memory.make_room(range(len(lengths)), lengths)
+        memory.update_mask()
+        past = self._past_of_first_tokens(len(lengths))
+        zeros = torch.zeros(len(lengths), 1, dtype=torch.int64, device=self._device)
+        past.advance(zeros, zeros[:, 0])
+        logits = self._decoded(zeros + start_mark, zeros[:, 0], 1, past, memory)
         of_sentences = zip(*(each.split(lengths) for each in sources), strict=True)
-        return list(map(Encoded, of_sentences, starts)), TorchLogits(logits)
+        return list(map(Encoded, of_sentences, past.of_first_tokens())), TorchLogits(logits)
+
+    def _past_of_first_tokens(self, num_slots: int) -> cache.Past | RecurrentPast:
+        like = self._model.output_weight
+        if self._is_recurrent:
+            return RecurrentPast(num_slots, 1, self._shape, like)
+        return cache.Past(cache.empty_layers(self._shape, num_slots, 1, like), 1)
+
+    def _entries(
+        self, sources: Iterable[Tensor], lengths: Sequence[int]
+    ) -> Iterator[cache.KeysValues]:
+        """Yield the keys and values of sources of these ``lengths``, which are packed by layer."""
+        places = sent_to(self._device, _padded_places(lengths))
+        for layer, packed in zip(self._decoder_layers, sources, strict=True):
+            yield _padded_entries(packed, places, len(lengths), layer.memory_attention)
 
     def _write_new(
         self,
@@ -137,10 +152,8 @@ class IncrementalTransformer:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         lengths = [len(each.source[0]) for each in encoded]
         at = memory.make_room(slots, lengths)
-        places = sent_to(self._device, _padded_places(lengths))
-        for number, layer in enumerate(self._decoder_layers):
-            packed = torch.cat([each.source[number] for each in encoded])
-            new = _padded_entries(packed, places, len(slots), layer.memory_attention)
+        of_layers = map(torch.cat, zip(*(each.source for each in encoded), strict=True))
+        for number, new in enumerate(self._entries(of_layers, lengths)):
             memory.put(number, at, new)
         past.start(slots, torch.stack([each.start_mark for each in encoded]))
 
@@ -186,38 +199,6 @@ class IncrementalTransformer:
         rows, weight = model.factors(rows, model.output_weight)
         logits = torch.mm(rows, weight.T, out_dtype=torch.float32)
         return logits if model.output_bias is None else logits.add_(model.output_bias)
-
-    def _after_start(
-        self, start_mark: int, sources: Sequence[Tensor], lengths: Sequence[int]
-    ) -> tuple[Tensor, Tensor]:
-        """Return what to keep of ``start_mark`` [B, layers, any] and the logits [B, V] after it.
-
-        ``sources`` are the packed keys and values of B sentences of these ``lengths``, by layer.
-        """
-        tokens = torch.full((len(lengths),), start_mark, device=self._device)
-        rows = self._model.target_embedding.embed(tokens, torch.zeros_like(tokens), 1)
-        places = sent_to(self._device, _padded_places(lengths))
-        room = len(places) // len(lengths)
-        ends = sent_to(self._device, lengths)
-        mask = cache.mask_of_sources(ends, room, 1, self._shape.num_heads, sources[0])
-        kept: list[Tensor] = []
-
-        def attend_within(sublayer: nn.Module, rows: Tensor) -> Tensor:
-            output, of_layer = self._first(sublayer, rows)
-            kept.append(of_layer)
-            return output
-
-        def attend_to_memory(attention: MemoryAttention, source: Tensor, rows: Tensor) -> Tensor:
-            entries = _padded_entries(source, places, len(lengths), attention)
-            return attention.output(cache.attend(attention.queries(rows), entries, mask))
-
-        for layer, source in zip(self._decoder_layers, sources, strict=True):
-            rows = layer.compose(
-                rows,
-                partial(attend_within, layer.first),
-                partial(attend_to_memory, layer.memory_attention, source),
-            )
-        return torch.stack(kept, dim=1), self._logits(rows)
 
 
 def _padded_entries(

@@ -169,10 +169,10 @@ FAULTS = {
     ),
     "lengths from the CPU in a recording": Fault(
         "translate",
-        f"{CACHES}:mask_of_sources",
-        "< lengths[:, None]",
-        "< torch.ones(len(lengths), 1).pin_memory().to(lengths.device, non_blocking=True)",
-        "copy in a recording: to the device, search/attention_cache.py: mask_of_sources",
+        f"{CACHES}:Memory.update_mask",
+        "< self.lengths[:, None]",
+        "< torch.ones(len(keys), 1).pin_memory().to(keys.device, non_blocking=True)",
+        "copy in a recording: to the device, search/attention_cache.py: update_mask",
     ),
     "a tensor made on the CPU in a recording": Fault(
         "translate",
