@@ -37,6 +37,27 @@ HOSTILE = ["<", ">", "&", "</", "<!", "<?", "]]>", "<b", "</b", "<b a='", '"', "
 HOSTILE += ["</>", "<!--", "-->", "<script>", "<textarea>", "</p>", "<br/>", "<i/>", "\0", "&#"]
 
 
+# A comment in a script, which hides another one: html.parser ends the script at the first end tag.
+SCRIPT_IN_COMMENT = re.compile(r"<script.*<!--.*<script", re.DOTALL | re.IGNORECASE)
+
+
+def crowded(rng, markup, depth=0):
+    """Return a well-formed fragment with more elements without words than words."""
+    parts = list[str]()
+    for _ in range(rng.randrange(1, 7)):
+        kind = rng.random()
+        if kind < 0.2:
+            parts.append(rng.choice(WORDS))
+        elif kind < 0.3:
+            parts.append(rng.choice([" ", "  ", "\n", *REFERENCES[markup]]))
+        elif kind < 0.85 or depth > 3:
+            parts.append(rng.choice(KEPT[markup]))
+        else:
+            name = rng.choice(INLINE)
+            parts.append(f"<{name}>{crowded(rng, markup, depth + 1)}</{name}>")
+    return "".join(parts)
+
+
 def fragment(rng, markup, depth=0):
     """Return a fragment that is well-formed."""
     parts = list[str]()
@@ -110,7 +131,7 @@ class Tags(HTMLParser):
         self._raw_text: str | None = None
         # Of tags such as <i/>, which browsers end only where an end tag follows.
         self.may_be_void, self._num_ended = list[bool](), Counter[str]()
-        self.feed(source)
+        self.feed(source.replace("\0", "\ufffd"))  # as browsers do, also in names
         self.close()
         self._end_those_after(0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -62,6 +63,8 @@ FOREIGN = {"math", "svg"}
 OF_HTML = {"annotation-xml", "desc", "foreignobject"}
 # By name of an element: those within which it ends none that is around them.
 WITHIN = {name: (SEPARATING - ended) | FOREIGN | OF_HTML for name, ended in ENDS.items()}
+# What may be the begin of a tag or of a reference to a character, at the end of a text.
+BEGUN = re.compile(r"(?:</?|&[^\s<&;]*)\Z")
 DEEPEST = 256  # nested elements, as in libxml2; browsers stop at 512
 
 
@@ -112,6 +115,7 @@ class Block:
         self.raw_of: dict[int, tuple[str, int]] = {}  # references: their source and their end
         self._references: dict[str, str] = {}
         self._plain = set[str]()
+        self.spaces_inside = set[int]()  # the places of spaces that are in elements without words
         self.root = Inline("", 0, None)
         self._texts = list[str]()
         self._length = 0
@@ -155,6 +159,7 @@ class Block:
             inline = Inline(raw_of(node), self._length, parent, is_visible=_is_visible(node))
             if self._texts and not self._texts[-1][-1:].isspace() and _has_space(node):
                 inline.has_space = True
+                self.spaces_inside.add(self._length)
                 self._texts.append(" ")
                 self._length += 1
             inline.end = self._length
@@ -201,12 +206,14 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup, tags: TagRules
                 stack.append(element)
                 if len(stack) - 1 > DEEPEST:  # the first is the whole fragment
                     raise LineError(f"its elements are nested more than {DEEPEST} deep")
-        elif token.kind is not TokenKind.END:
+        elif token.kind is TokenKind.END:
+            _end_by(token, stack)
+        else:
+            if markup == "html" and token.kind is TokenKind.TEXT:
+                _end_text(stack[-1].children)
             stack[-1].children.append(token)
-        elif any(element.start.name == token.name for element in reversed(stack)):
-            while stack[-1].start.name != token.name:
-                _end_missing(stack.pop())
-            stack.pop().end = token.raw
+    if any(element.start.name not in OPTIONAL_END for element in stack[1:]):
+        _end_text(stack[-1].children)
     while len(stack) > 1:
         _end_missing(stack.pop())
     root.children += rest  # an end tag would be a part of it
@@ -251,6 +258,24 @@ def _end_before(name: str, stack: list[Element]) -> None:
             while len(stack) > place:
                 _end_missing(stack.pop())
         place -= 1
+
+
+def _end_by(token: Token, stack: list[Element]) -> None:
+    """End the innermost element of that name, and those in it; leave out an end tag of nothing."""
+    if any(element.start.name == token.name for element in reversed(stack)):
+        while stack[-1].start.name != token.name:
+            _end_missing(stack.pop())
+        stack.pop().end = token.raw
+
+
+def _end_text(nodes: list[Element | Token]) -> None:
+    """Write the last node, if it is a text, so that it means the same before any other text or tag.
+
+    What browsers ignore was left out behind it, or an end tag is added.
+    """
+    if nodes and isinstance(last := nodes[-1], Token) and last.kind is TokenKind.TEXT:
+        raw = BEGUN.sub(lambda begun: html.escape(html.unescape(begun[0]), quote=False), last.raw)
+        nodes[-1] = last._replace(raw=raw)
 
 
 def _end_missing(element: Element) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -140,6 +141,7 @@ class _Writer:
 
     def __init__(self, block: Block, cells: Sequence[_Cell]) -> None:
         self._text, self._cells = block.text, [cell for cell in cells if cell.raw]
+        self._spaces_inside = block.spaces_inside
 
     def written(self, node: Inline, first: int, last: int) -> Iterator[str]:
         """Yield the cells from ``first`` to before ``last``, which are those of ``node``."""
@@ -160,9 +162,12 @@ class _Writer:
         for interval in [*intervals, _Interval(last, last, node)]:
             while points and points[-1][0] <= interval.first:
                 gap, child = points.pop()
+                together = [child]
+                while points and points[-1][0] == gap and points[-1][1].begin == together[-1].end:
+                    together.append(points.pop()[1])
                 yield from (cell.raw for cell in self._cells[place:gap])
                 place = gap
-                yield from self._point(child, place)
+                yield from self._without_text_between(together, place)
             yield from (cell.raw for cell in self._cells[place : interval.first])
             place = interval.last
             if interval.of is not node:
@@ -203,22 +208,28 @@ class _Writer:
     ) -> list[tuple[int, Inline]]:
         """Return the children of ``node`` without words, and before which cell each is written.
 
-        A child is written after the word that is before it in the source. The last one is returned
-        first, for ``pop``.
+        A child is written after the word that is before it in the source, or beside the first or
+        the last word if no text is before or behind it. Children with only white space between them
+        stay in their order. The last one is returned first, for ``pop``.
         """
         begin, end = self._without_spaces(node)
+        leading, trailing = self._cells_without_spaces(first, last)
         ends = sorted((cell.end, place + 1) for place, cell in words)
         begins = sorted((cell.begin, place) for place, cell in words)
         places, placed = [each.first for each in intervals], {each.of for each in intervals}
         points = list[tuple[int, Inline]]()
-        for child in node.children:
+        for child, before in self._with_ends_of_text(node):
             if child in placed:
                 continue
-            num_before = bisect_right(ends, (child.begin, len(self._cells)))
-            following = begins[bisect_left(begins, (child.begin, 0)) :][:1]
-            gap = ends[num_before - 1][1] if num_before else following[0][1] if following else last
-            if not child.has_space and (child.begin <= begin or child.end >= end):
-                gap = first if child.begin <= begin else last
+            if child.begin <= begin:
+                gap = first if child.begin < begin else leading
+            elif child.end >= end:
+                gap = last if child.begin > end else trailing
+            else:
+                num_before = bisect_right(ends, (before, len(self._cells)))
+                following = begins[bisect_left(begins, (before, 0)) :][:1]
+                gap = following[0][1] if following else last
+                gap = ends[num_before - 1][1] if num_before else gap
             inside = intervals[bisect_left(places, gap) - 1] if intervals else None
             if inside is not None and inside.first < gap < inside.last:
                 gap = inside.last
@@ -226,23 +237,51 @@ class _Writer:
         points.sort(key=lambda point: point[0])  # of equal gaps in the order of the source
         return points[::-1]
 
-    def _point(self, point: Inline, place: int) -> Iterator[str]:
-        """Yield a child without words; a visible one has spaces around it as in the source."""
-        if point.has_space and place < len(self._cells) and self._is_space(place):
-            self._cells[place] = _Cell("")
-        begins, ends = point.begin, point.end
-        is_after_space = self._text[max(0, begins - 1) : begins].isspace()
-        is_before_space = self._text[ends : ends + 1].isspace()
-        if is_after_space and place > 0 and not self._cells[place - 1].raw[-1:].isspace():
+    def _with_ends_of_text(self, node: Inline) -> Iterator[tuple[Inline, int]]:
+        """Yield each child of ``node``, and the end of the text before it without white space."""
+        seen = end = node.begin
+        for child in node.children:
+            if text := self._text[seen : child.begin].rstrip():
+                end = seen + len(text)
+            seen = child.begin
+            yield child, end
+
+    def _cells_without_spaces(self, first: int, last: int) -> tuple[int, int]:
+        """Return the range of cells that is left without white space around it."""
+        while first < last and not self._meaning(first).strip():
+            first += 1
+        while first < last and not self._meaning(last - 1).strip():
+            last -= 1
+        return first, last
+
+    def _without_text_between(self, points: Sequence[Inline], place: int) -> Iterator[str]:
+        """Yield children without words; around visible ones there are spaces as in the source."""
+        for _ in (point for point in points if point.has_space):
+            if place < len(self._cells) and self._cells[place].raw[:1].isspace():
+                self._cells[place] = _Cell(self._cells[place].raw[1:])
+        is_visible = any(point.is_visible for point in points)
+        is_after_space = self._has_space(points[0].begin - 1)
+        is_before_space = self._has_space(points[-1].end)
+        if is_after_space and place > 0 and not self._meaning(place - 1)[-1:].isspace():
             following = self._cells[place].raw if place < len(self._cells) else ""
             if following.isspace() and (len(following) > 1 or not is_before_space):
-                yield following[0]
-                self._cells[place] = _Cell(following[1:])
-            elif point.is_visible:
+                num_before = 1 if is_before_space else len(following)
+                yield following[:num_before]
+                self._cells[place] = _Cell(following[num_before:])
+            elif is_visible:
                 yield " "
-        yield from _without_words(point)
-        if point.is_visible and is_before_space and place < len(self._cells):
-            yield "" if self._cells[place].raw[:1].isspace() else " "
+        for point in points:
+            yield from _without_words(point)
+        if is_visible and is_before_space and place < len(self._cells):
+            yield "" if self._meaning(place)[:1].isspace() else " "
+
+    def _meaning(self, place: int) -> str:
+        """Return the text of a cell without references."""
+        return html.unescape(self._cells[place].raw)
+
+    def _has_space(self, place: int) -> bool:
+        """Return whether the text has white space at a place, outside of all without words."""
+        return self._text[max(0, place) : place + 1].isspace() and place not in self._spaces_inside
 
 
 def _without_words(inline: Inline) -> Iterator[str]:

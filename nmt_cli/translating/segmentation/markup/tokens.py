@@ -62,7 +62,8 @@ class Token(NamedTuple):
     raw: str  # as it is in the source
     name: str = ""  # of a tag
     attributes: Mapping[str, str | None] = NO_ATTRIBUTES
-    # Of a text: its parts as they are in the source, and what they mean; references are parts.
+    # Of a text: its parts as they are in the source, and what they mean; references are parts, here
+    # with a semicolon.
     parts: Sequence[tuple[str, str]] = ()
 
 
@@ -165,7 +166,9 @@ def _html_text(raw: str) -> Token:
     for match in REFERENCE.finditer(raw):
         meaning = html.unescape(match[0])
         if meaning != match[0]:
-            parts += [(raw[place : match.start()],) * 2, (match[0], meaning)]
+            # A digit of a translation may be put behind it.
+            ended = match[0] if html.unescape(f"{match[0]};") != meaning else f"{match[0]};"
+            parts += [(raw[place : match.start()],) * 2, (ended, meaning)]
             place = match.end()
     parts.append((raw[place:], raw[place:]))
     return Token(TokenKind.TEXT, raw, parts=parts)
