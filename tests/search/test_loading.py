@@ -42,12 +42,12 @@ def bytes_read():
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_weights_are_read_once(library, new_model, tmp_path, precision):
+def test_weights_are_mapped(library, new_model, tmp_path, precision):
     model = new_model(**LARGE)
     load_models(tmp_path / "model", (), "cpu", precision)  # and all that it imports
     size, before = (tmp_path / "model" / WEIGHTS).stat().st_size, bytes_read()
     (member,) = load_models(tmp_path / "model", (), "cpu", precision).members
-    assert size <= bytes_read() - before < 1.1 * size
+    assert bytes_read() - before < 0.1 * size
     expected = packed_model(model, library, precision)._memory
     assert isinstance(member.model, PackedModel)
     assert np.array_equal(member.model._memory, expected)
