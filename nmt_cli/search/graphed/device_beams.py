@@ -93,24 +93,26 @@ class DeviceBeams:
         self._settings, self._num_candidates = settings, 2 * settings.beam_size
         self._order = torch.arange(settings.beam_size, device=device)
         self._one = torch.ones(1, dtype=torch.float64, device=device)
-        zeros = torch.zeros(num_slots, dtype=torch.int64, device=device)
-        of_hypotheses = zeros[:, None] + torch.zeros_like(self._order)
-        self.tokens = of_hypotheses + settings.bos_id  # S K
-        self.parents = of_hypotheses + self._order  # S K
-        self.scores = torch.full_like(of_hypotheses, -torch.inf, dtype=torch.float32)  # S K
-        self.fits = of_hypotheses == 0  # S K, whether the place is in the beam of its sentence
-        self.lengths, self.longest = zeros, zeros.clone()  # S
-        self.failed = zeros.clone()  # S, not 0 if a logit was not a number
-        self.ranks = torch.zeros_like(zeros[:, None].expand(-1, 2)).contiguous()  # S 2, see _done
-        self.alphas = zeros.double()  # S
-        # S 2, length penalties: of hypotheses that end in this step, and of the longest output
-        self.penalties = self.ranks.double() + 1.0
-        # S K 3, best first: the score, -inf if there are fewer; the log-probability; and the place
-        # of the last token: the length with </s> times K plus the place in the beam.
-        self.ended = torch.full_like(of_hypotheses[:, :, None].expand(-1, -1, 3), 0).double()
-        self.ended -= torch.inf
-        width = 3 * settings.beam_size + 2
-        self.report = torch.zeros((num_slots, width), dtype=torch.int32, device=device)
+
+        def zeros(*size: int, dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.zeros(num_slots, *size, dtype=dtype, device=device)
+
+        beam_size = settings.beam_size
+        self.tokens, self.parents = zeros(beam_size), zeros(beam_size)
+        self.scores = zeros(beam_size, dtype=torch.float32)
+        # Whether the place is in the beam of its sentence.
+        self.fits = zeros(beam_size) == 0
+        self.lengths, self.longest = zeros(), zeros()
+        self.failed = zeros()  # not 0 if a logit was not a number
+        self.ranks = zeros(2)  # see _are_done
+        self.alphas = zeros(dtype=torch.float64)
+        # Length penalties: of hypotheses that end in this step, and of the longest output.
+        self.penalties = zeros(2, dtype=torch.float64)
+        # Best first: the score, -inf if there are fewer; the log-probability; and the place of the
+        # last token: the length with </s> times K plus the place in the beam.
+        self.ended = zeros(beam_size, 3, dtype=torch.float64)
+        self.report = zeros(3 * beam_size + 2, dtype=torch.int32)
+        self.clear()
 
     @property
     def state(self) -> list[Tensor]:
