@@ -68,26 +68,26 @@ def worst_result(engine: GradientEngine) -> KernelError:
 
 
 def _errors_of_attentions(rows: _Rows, config: ModelShape) -> Iterator[KernelError]:
-    encoder, decoder = config.encoder_shape, config.decoder_shape
-    kinds = [
-        ("the encoder's attention", encoder, Window.of(encoder.window, causal=False)),
-        ("the attention to the memory", decoder, None),
-    ]
-    if not config.is_recurrent:
-        past = Window.of(decoder.window, causal=True)
-        kinds.append(("the decoder's attention", decoder, past))
-    for length, (name, shape, window) in itertools.product(LENGTHS, kinds):
+    encoder, decoder, rate = config.encoder_shape, config.decoder_shape, config.attention_dropout
+    for length in LENGTHS:
         lengths = [length, (length + 1) // 2]
-        packed = pack(torch.zeros(sum(lengths)), lengths, rows.device)
-        of_keys = packed if window else pack(packed.tokens, lengths[::-1], rows.device)
-        layout = AttentionLayout(packed, of_keys)
-        yield from _errors_of_attention(
-            rows, name, shape, layout, window or EVERYTHING, config.attention_dropout
+        one, other = (
+            pack(torch.zeros(sum(lengths)), each, rows.device) for each in (lengths, lengths[::-1])
         )
+        within, between = AttentionLayout(one, one), AttentionLayout(one, other)
+        near, past = Window.of(encoder.window, causal=False), Window.of(decoder.window, causal=True)
+        kinds = [
+            ("the encoder's attention", encoder, within, near),
+            ("the attention to the memory", decoder, between, EVERYTHING),
+        ]
+        if not config.is_recurrent:
+            kinds.append(("the decoder's attention", decoder, within, past))
+        for kind in kinds:
+            yield from _errors_of_attention(rows, rate, *kind)
 
 
 def _errors_of_attention(
-    rows: _Rows, name: str, shape: StackShape, layout: AttentionLayout, window: Window, rate: float
+    rows: _Rows, rate: float, name: str, shape: StackShape, layout: AttentionLayout, window: Window
 ) -> Iterator[KernelError]:
     from nmt_cli.model.triton_kernels.attention import Heads, attend
 
