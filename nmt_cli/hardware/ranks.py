@@ -65,7 +65,7 @@ class Ranks:
         return sums.tolist()
 
     def add_up(self, tensor: Tensor) -> None:
-        """Add up ``tensor`` over all ranks, in place; a GPU waits for the sum, and the CPU not."""
+        """Add up ``tensor`` over all ranks, in place; where a GPU adds it up, the CPU goes on."""
         self._exchange(lambda: dist.all_reduce(tensor, async_op=True).wait())
 
     def wait_for(self, has_come: Callable[[], bool], timeout: Callable[[], float]) -> None:
