@@ -1,4 +1,4 @@
-"""Connections of clients: how many there may be, and how much one may send before a body."""
+"""Connections of clients: how many there may be, and how much may be sent before bodies or wait."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from nmt_cli.hardware.memory import return_freed_memory
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
@@ -19,6 +20,8 @@ MOST_CONNECTIONS = 10_000
 MOST_HEAD_BYTES = 1 << 16  # some clients send a text in the query
 MOST_HEADERS = 100
 MOST_WAITING = 16  # requests that a client sends before the answer of an earlier one
+MOST_UNREAD_BYTES = 1 << 28  # of answers that clients have not read, in all connections
+UNREAD_SHARE = 3 / 4  # of these that are left when some of the answers are given up
 SECONDS_BETWEEN_WARNINGS = 60.0
 # What the connections below use of uvicorn beside asyncio's callbacks and httptools'. It documents
 # none of it, so it is looked for at the start: 0.30 to 0.54 have all.
@@ -66,6 +69,48 @@ class _RefusedError(Exception):
     """Ends the reading of a request."""
 
 
+class _UnreadAnswers:
+    """The connections of a process whose clients have not read what was written, oldest first.
+
+    A document that is kept may be fetched by any number of clients at a time. If more than
+    MOST_UNREAD_BYTES wait, the connections that have waited for longest are closed.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: dict[Connection, int] = {}
+        self._num_bytes = 0  # at most; what was read since is not subtracted
+        self._last_warning: float | None = None
+
+    def add(self, connection: Connection) -> None:
+        """Add a connection, whose answer has been written."""
+        size = self._sizes[connection] = connection.transport.get_write_buffer_size()
+        self._num_bytes += size
+        if self._num_bytes > MOST_UNREAD_BYTES:
+            self._sizes = {each: each.transport.get_write_buffer_size() for each in self._sizes}
+            self._num_bytes = sum(self._sizes.values())
+        if self._num_bytes > MOST_UNREAD_BYTES:
+            self._close_oldest(connection)
+
+    def discard(self, connection: Connection) -> None:
+        """Leave out a connection, if it is among them."""
+        self._num_bytes -= self._sizes.pop(connection, 0)
+
+    def _close_oldest(self, newest: Connection) -> None:
+        for connection in list(self._sizes):
+            if self._num_bytes <= UNREAD_SHARE * MOST_UNREAD_BYTES or connection is newest:
+                break
+            self.discard(connection)
+            connection.transport.abort()
+        return_freed_memory()  # malloc does not use all of it for the next answers
+        now, last = newest.loop.time(), self._last_warning
+        if last is None or now - last > SECONDS_BETWEEN_WARNINGS:
+            self._last_warning = now
+            logs.warning(
+                f"answers of more than {MOST_UNREAD_BYTES:,} bytes wait for clients that do not "
+                "read them; connections are closed, those that have waited for longest first."
+            )
+
+
 class Connection(HttpToolsProtocol):
     """A connection, which is refused if there are too many.
 
@@ -73,6 +118,7 @@ class Connection(HttpToolsProtocol):
     """
 
     _last_warning: ClassVar[float | None] = None
+    _unread_answers: ClassVar = _UnreadAnswers()
     _unread = 0  # bytes since the end of a head, a part of a body or a request
     _head_bytes = 0  # of the head and the trailers of a request
     _is_in_head = True
@@ -84,11 +130,17 @@ class Connection(HttpToolsProtocol):
         """Begin to read, unless there are too many connections."""
         if len(self.connections) < most_connections():
             super().connection_made(transport)
+            transport.set_write_buffer_limits(high=0)  # so that nothing waits unnoticed
             self._note_idle()
             return
         self.transport = transport
         self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the service has too many connections")
         self._warn()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that nothing can be written any more."""
+        self._unread_answers.discard(self)
+        super().connection_lost(exc)
 
     def abort_if_idle(self, seconds: float) -> None:
         """Close it if no request was in progress, or no answer read, for so many seconds."""
@@ -106,12 +158,14 @@ class Connection(HttpToolsProtocol):
         super().pause_writing()
         self._is_unread = True
         self._note_idle()
+        self._unread_answers.add(self)
 
     def resume_writing(self) -> None:
         """Note that the client reads again."""
         super().resume_writing()
         self._is_unread = False
         self._note_idle()
+        self._unread_answers.discard(self)
 
     def _warn(self) -> None:
         """Log that connections are refused, but not for each of them."""

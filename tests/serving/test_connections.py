@@ -5,15 +5,18 @@ import re
 import socket
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 import uvicorn
 
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.serving import connections
+from nmt_cli.serving import connections, server
 from nmt_cli.serving.connections import Connection
-from tests.serving.conftest import REVERSING
+from tests.serving import conftest
+from tests.serving.conftest import REVERSING, running
 from tests.serving.test_limits import until
 from tests.serving.test_serve import Command
 
@@ -22,6 +25,7 @@ MOST = HARD // 2
 POST = b"POST /v1/translate HTTP/1.1\r\nHost: here\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 ENDLESS = 4 << 20  # bytes; more is not sent
+NUM_ANSWERS = 15  # that a client asks for without reading one
 HEALTH = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
@@ -132,6 +136,48 @@ def test_further_connections_are_refused(command):
     reason = f"{MOST} are open, half of the {HARD} files that it may open"
     assert line.startswith(f"Warning: further connections are refused: {reason}")
     assert command.log.count("connections are refused") == 1
+
+
+def test_answers_that_are_not_read_have_a_limit(monkeypatch):
+    """The clients that have waited longest lose theirs; the others get them, and are served."""
+    warnings = list[str]()
+    monkeypatch.setattr(connections, "MOST_UNREAD_BYTES", 1 << 20)
+    monkeypatch.setattr(logs, "warning", warnings.append)
+
+    def listening(host, port):  # connections inherit that the system buffers little
+        listener = server.listening_socket(host, port)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        return listener
+
+    monkeypatch.setattr(conftest, "listening_socket", listening)
+    with running() as service, ExitStack() as stack:
+        url = f"{service.url}/openapi.json"
+        num_bytes = NUM_ANSWERS * len(requests.get(url, timeout=30).content)
+
+        def silent():
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            client.settimeout(30)
+            client.connect((urlsplit(url).hostname, urlsplit(url).port))
+            client.sendall(HEALTH.replace(b"/health", b"/openapi.json") * NUM_ANSWERS)
+            return client
+
+        def gets_all(client):
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            num_read = 0
+            with suppress(ConnectionError):
+                while num_read < num_bytes and (part := client.recv(1 << 16)):
+                    num_read += len(part)
+            return num_read >= num_bytes
+
+        early = [silent() for _ in range(50)]
+        until(lambda: warnings)
+        late = [silent() for _ in range(3)]
+        assert requests.get(url, timeout=30).ok
+        assert [gets_all(each) for each in late] == [True] * 3
+        assert not all(gets_all(each) for each in early)
+    (line,) = warnings
+    assert line.startswith("answers of more than 1,048,576 bytes wait for clients that do not read")
 
 
 def test_a_uvicorn_that_lacks_what_connections_need_is_refused(monkeypatch):
