@@ -50,6 +50,31 @@ def _usage_last() -> Iterator[None]:
         raise WrongUse(error.format_message(), error.ctx) from None
 
 
+@contextmanager
+def _errors_in_one_line() -> Iterator[None]:
+    """End the process for a user error of the block, with one line and its exit status."""
+    try:
+        yield
+        sys.stdout.flush()  # here a failure still gets an exit status
+    except errors.InterruptedTrainingError as error:
+        _end(str(error), error.exit_status)  # not an error, because the user asked for it
+    except errors.UserError as error:
+        _fail(str(error), error.exit_status)
+    except BrokenPipeError:
+        _give_stdout_up()  # its reader is gone
+        sys.exit(STATUS_READER_GONE)
+    except OSError as error:
+        if error.filename is None and not is_failed_write(error):
+            raise
+        place = f"{error.filename}: " if error.filename is not None else ""
+        status = STATUS_OUTPUT_FAILED if is_failed_write(error) else 1
+        if status == STATUS_OUTPUT_FAILED:
+            _give_stdout_up()
+        _fail(f"{place}{error.strerror}.", status)
+    except KeyboardInterrupt:
+        _fail("interrupted.", errors.STATUS_INTERRUPTED)
+
+
 class ErrorsInOneLine(HelpfulGroup):
     """A group whose commands end user errors with one line and the documented exit status."""
 
@@ -57,34 +82,25 @@ class ErrorsInOneLine(HelpfulGroup):
 
     def make_context(self, *positional: Any, **others: Any) -> click.Context:
         """Parse the options in front of the command. Raises WrongUse if they are wrong."""
-        with _usage_last():
+        _prepare_streams()
+        with _errors_in_one_line(), _usage_last():
             return super().make_context(*positional, **others)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; a UserError becomes one line and an exit status."""
-        try:
-            _prepare_streams_and_signals()
+        with _errors_in_one_line():
+            _prepare_signals()
             logs.configure(quiet=False)
             with _usage_last(), errors.reporting_full_memory():
-                result = super().invoke(ctx)
-            sys.stdout.flush()  # here a failure still gets an exit status
-        except errors.InterruptedTrainingError as error:
-            _end(str(error), error.exit_status)  # not an error, because the user asked for it
-        except errors.UserError as error:
-            _fail(str(error), error.exit_status)
-        except BrokenPipeError:
-            # The reader of stdout is gone, and Python must not try to flush it again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(STATUS_READER_GONE)
-        except OSError as error:
-            if error.filename is None and not is_failed_write(error):
-                raise
-            place = f"{error.filename}: " if error.filename is not None else ""
-            status = STATUS_OUTPUT_FAILED if is_failed_write(error) else 1
-            _fail(f"{place}{error.strerror}.", status)
-        except KeyboardInterrupt:
-            _fail("interrupted.", errors.STATUS_INTERRUPTED)
-        return result
+                return super().invoke(ctx)
+
+
+def _give_stdout_up() -> None:
+    """Let Python flush what stdout could not take to nowhere, when it exits."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    with suppress(OSError):  # in tests it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, status: int) -> NoReturn:
@@ -98,13 +114,17 @@ def _end(message: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _prepare_streams_and_signals() -> None:
-    """Replace closed streams, and let SIGTERM and SIGHUP raise SystemExit: commands clean up."""
+def _prepare_streams() -> None:
+    """Replace closed streams."""
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open to the end
     if sys.stdout is None:
         # Only commands that write to it fail.
         sys.stdout = CLOSED_STDOUT.open("w")
+
+
+def _prepare_signals() -> None:
+    """Let SIGTERM and SIGHUP raise SystemExit: commands clean up."""
     # A worker that waits for others in C++ cannot run a handler; the default ends it at once.
     if threading.current_thread() is threading.main_thread() and this_worker() is None:
         for number in (signal.SIGTERM, signal.SIGHUP):

@@ -3,6 +3,7 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
@@ -353,6 +354,15 @@ def test_an_unknown_recipe_is_one_line(tmp_path, monkeypatch):
         assert "base" in result.stderr
         assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["recipes", "list"]])
+def test_output_that_cannot_be_written_is_status_74(words, is_closed):
+    redirection = ">&-" if is_closed else "> /dev/full"
+    command = f"{shlex.join([f'{Path(sys.executable).parent}/nmt-cli', *words])} {redirection}"
+    result = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (74, "Error: No space left on device.\n")
 
 
 def test_a_reader_that_goes_away_is_status_141():
