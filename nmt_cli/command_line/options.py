@@ -1,5 +1,6 @@
 """Options that several commands have, and how commands are declared."""
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from nmt_cli.files.output_streams import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_duration
+from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.recipe.translation_options import CHOICES, NUMBERS, option_of
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # of the function of a command
@@ -53,12 +55,16 @@ class _NamedPath(click.Path):
 
     def __init__(self, stream: Path | None = None) -> None:
         """``stream`` is what - stands for; ./- is a file of that name."""
-        super().__init__(path_type=Path)
+        # Reading says what is wrong with a file, with the exit status of wrong files.
+        super().__init__(readable=False, path_type=Path)
         self._stream = stream
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail("the path is empty; give a name.", param, ctx)
+        if str(value).startswith("~") and not os.path.lexists(Path(value).parts[0]):
+            # This would otherwise become the name of a folder that is written.
+            self.fail(f"there is no {value}{missing_hint(Path(value))}.", param, ctx)
         if value != "-":
             return super().convert(value, param, ctx)
         if self._stream is None:

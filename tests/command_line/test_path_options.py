@@ -1,6 +1,8 @@
 """The options of all commands: what - means as the name of a file."""
 
+import errno
 import io
+import os
 import shutil
 from pathlib import Path
 
@@ -164,3 +166,36 @@ def test_a_file_of_this_name_is_given_with_its_folder(folder):
     words = "translate", MODEL, "--device", "cpu", "--quiet", "--input", "./-"
     assert run(*words).stdout == plain
     Path("-").unlink()
+
+
+def test_reading_decides_what_is_readable(tmp_path, monkeypatch):
+    """The status of a file that may not be read is that of wrong files, not of wrong use."""
+    text = tmp_path / "text"
+    text.write_text("a b c d\n")
+    opened = Path.open
+
+    def refused(path, *arguments, **options):
+        if path == text:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(Path, "open", refused)
+    result = CliRunner().invoke(cli.main, ["score", str(text), str(text)])
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"Error: {text} cannot be read: Permission denied.\n",
+    )
+
+
+def test_a_home_that_no_shell_expanded_is_not_made_a_folder(tmp_path, monkeypatch):
+    """A shell leaves the ~ of --output=~/x as it is."""
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.chdir(tmp_path)
+    words = ["average-checkpoints", str(MODEL.parent), "--last", "1", "--output=~/x"]
+    result = CliRunner().invoke(cli.main, words)
+    assert result.exit_code == 2
+    assert "~/x; ~ is not expanded, write /home/me/x." in result.stderr
+    assert not Path("~").exists()
+    Path("~").mkdir()  # the user's own
+    assert CliRunner().invoke(cli.main, words).exit_code == 0
