@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from nmt_cli.files.file_names import RECIPE_SUFFIXES
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
 from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
 
@@ -117,7 +118,7 @@ class UnknownOption:
             else:
                 words = self._arguments() or _with_value(self._ctx, thing, self._value)
                 whole = f"{self._ctx.command_path} {words}"
-                yield f". {thing} is an argument without a name: {whole}."
+                yield f". {thing} is an argument without a name: {whole}"
 
     def _arguments(self) -> str:
         """Return the user's words with all arguments in their places; "" if one is not known."""
@@ -322,6 +323,10 @@ def unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
     """Return a message about arguments that the command does not take, with a proposal."""
     text = f"Unexpected argument {' '.join(rest)}"
     if "--set" in _options_of(ctx.command):
+        texts = [str(ctx.params.get("recipe")), *rest]
+        if all(Path(text).is_file() and not text.endswith(RECIPE_SUFFIXES) for text in texts):
+            init = shlex.join(["nmt-cli", "init", "mine", *texts])
+            return f"{text}. Recipes name texts; this writes one for yours: {init}"
         proposed = _settings_meant(ctx, rest)
         return f"{text}. Did you mean {proposed}?" if proposed else f"{text}."
     if ctx.info_name == "translate" and len(rest) <= 2:

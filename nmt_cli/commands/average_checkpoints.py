@@ -16,7 +16,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.model_settings import common_characters
 from nmt_cli.recipe.reading.reader import read_recipe
-from nmt_cli.saved.checkpoints import ToAverage, list_checkpoints, to_average
+from nmt_cli.saved.checkpoints import Checkpoint, ToAverage, list_checkpoints, to_average
 from nmt_cli.saved.model_directory import (
     Model,
     find_model,
@@ -127,9 +127,16 @@ def _last(run_dir: Path, given: int | None) -> ToAverage:
         steps = ", ".join(str(checkpoint.step) for checkpoint in available) or "none"
         raise UserError(
             f"average-checkpoints needs {counted(count, 'checkpoint')}, {run_dir} has "
-            f"{len(available)} (steps {steps}). Train longer or give a smaller --last."
+            f"{len(available)} (steps {steps}). Train longer{_or_fewer(run_dir, available)}."
         )
     return found
+
+
+def _or_fewer(run_dir: Path, available: Sequence[Checkpoint]) -> str:
+    if not available:
+        return ""
+    chosen = to_average(available, read_recipe(str(available[-1].path / RECIPE)).recipe).chosen
+    return f" or give --last {len(chosen)}"
 
 
 def _refuse_repeated(models: Sequence[Model]) -> None:

@@ -63,7 +63,8 @@ def write_parts(
     for path in files.text_files if files.rows is None else ():
         refuse_wrong_lines(path)
     with logs.progress("reading", "pairs") as counter:
-        split = Split(files, list(sizes.values()), seed, counter.advance)
+        name = " and ".join(map(str, paths))
+        split = Split(files, list(sizes.values()), seed, counter.advance, name)
     parts = [_part_of(files, output, part) for part in ("train", *sizes)]
     with directory_appearing_whole(output, replace=output.exists()) as partial:
         _write(split, files, [_part_of(files, partial.path, part) for part in ("train", *sizes)])

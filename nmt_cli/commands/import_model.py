@@ -1,5 +1,6 @@
 """``nmt-cli import``: a model of another program becomes a model directory."""
 
+import re
 from pathlib import Path
 
 from nmt_cli.files.atomic_files import directory_appearing_whole
@@ -27,6 +28,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command, where_missing
 
 AUTO = "auto"
+NAME_ON_HUGGING_FACE = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 IMPORTERS = {
     "ctranslate2": import_ctranslate2,
     "eole": import_eole,
@@ -57,7 +59,7 @@ def run(
     with claimed(output, "--output"):
         refuse_output(output, IMPORTED, "an imported model", force=force)
         if not path.exists():
-            raise UserError(f"{path} not found{where_missing(path)}.")
+            raise UserError(f"{path} not found{_download(path) or f'{where_missing(path)}.'}")
         with unpacked(path) as there:
             if program == AUTO:
                 program = program_of(there)
@@ -109,3 +111,17 @@ def program_of(path: Path) -> str:
         f"a file that ends in {MARIAN} or {BINARY}; give the folder that has one of them, a "
         "checkpoint of fairseq or OpenNMT-py, a file *.pt, or a package of Argos Translate."
     )
+
+
+def _download(path: Path) -> str:
+    """Return how to get what an address, or a name on Hugging Face, stands for; "" for a path."""
+    if path.parts[0] in {"http:", "https:"}:
+        return "; import reads files of this machine, so download it first."
+    if (
+        len(path.parts) != 2
+        or path.parent.exists()
+        or not NAME_ON_HUGGING_FACE.fullmatch(str(path))
+    ):
+        return ""
+    done = command("hf", "download", str(path), "--local-dir", path.name)
+    return f"; import reads a folder. If this is the name of a model on Hugging Face, run: {done}"

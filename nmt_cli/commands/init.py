@@ -28,6 +28,7 @@ from nmt_cli.corpus.text.samples import Sample, sample_of
 from nmt_cli.corpus.text.text_traits import TextTraits, traits_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.files.file_names import RECIPE_SUFFIXES
 from nmt_cli.files.folders import DATASET, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.text_forms import why_not_utf8
@@ -66,7 +67,9 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     cannot be read, a language is not found, or the recipe exists without ``force``.
     """
     if NAME.fullmatch(name) is None:
-        example = command("nmt-cli", "init", "mine", *_files(name, paths))
+        own = name.removesuffix(".yaml")
+        own = own if NAME.fullmatch(own) else "mine"
+        example = command("nmt-cli", "init", own, *_files(name, paths))
         raise WrongUsageError(
             "NAME, the first argument, must be letters, digits, - and _, and names the recipe and "
             f"the run, but it is {name}. For example: {example}"
@@ -129,7 +132,8 @@ def _write_recipe(
 
 def _files(name: str, paths: tuple[Path, ...]) -> list[str]:
     """Return the files that were given, with ``name`` if that is one of them."""
-    return [*([name] if Path(name).is_file() else []), *map(str, paths)]
+    is_text = Path(name).is_file() and not name.endswith(RECIPE_SUFFIXES)
+    return [*([name] if is_text else []), *map(str, paths)]
 
 
 def _languages_of_memory(path: Path, given: Sequence[str | None]) -> tuple[str, str]:

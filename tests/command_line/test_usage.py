@@ -210,27 +210,27 @@ def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
     [
         ("train base --last 5", "It is an option of average-checkpoints."),
         ("train base --nbest 5", "Here it is translate --n-best."),
-        ("train --config a.yaml", "RECIPE is an argument without a name: nmt-cli train a.yaml."),
+        ("train --config a.yaml", "RECIPE is an argument without a name: nmt-cli train a.yaml"),
         (
             "train --config=-a.yaml",
-            "RECIPE is an argument without a name: nmt-cli train ./-a.yaml.",
+            "RECIPE is an argument without a name: nmt-cli train ./-a.yaml",
         ),
-        ("score --hyp a", "HYPOTHESES is an argument without a name: nmt-cli score a REFERENCES."),
+        ("score --hyp a", "HYPOTHESES is an argument without a name: nmt-cli score a REFERENCES"),
         (
             "score --refs='my b' c --ter",
-            "REFERENCES is an argument without a name: nmt-cli score c 'my b' --ter.",
+            "REFERENCES is an argument without a name: nmt-cli score c 'my b' --ter",
         ),
         (
             "score --target a b",
-            "REFERENCES is an argument without a name: nmt-cli score b a.",
+            "REFERENCES is an argument without a name: nmt-cli score b a",
         ),
         (
             "score r -i h --ref=-s --tokenize intl",
-            "HYPOTHESES is an argument without a name: nmt-cli score h ./-s r --tokenize intl.",
+            "HYPOTHESES is an argument without a name: nmt-cli score h ./-s r --tokenize intl",
         ),
         (
             "score --sys h --unknown 3 --ref r",
-            "HYPOTHESES is an argument without a name: nmt-cli score h REFERENCES.",
+            "HYPOTHESES is an argument without a name: nmt-cli score h REFERENCES",
         ),
         (
             "score a b --target-language de",
@@ -246,6 +246,19 @@ def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
         (
             "score a b --paired-bs",
             "Did you mean --compare SYSTEM (each other system once; --test chooses the test)?",
+        ),
+        (
+            f"preprocess {__file__} {__file__}",
+            f"Recipes name texts; this writes one for yours: nmt-cli init mine {__file__} "
+            f"{__file__}",
+        ),
+        (
+            "run base --force",
+            "Did you mean --force-from preprocess (that stage and all after it anew)?",
+        ),
+        (
+            "run base --from train",
+            "Did you mean --force-from train (that stage and all after it anew)?",
         ),
         ("--quiet train base", "Options come after their command: nmt-cli COMMAND --quiet."),
     ],

@@ -322,6 +322,23 @@ def test_a_forgotten_name_is_proposed_with_the_files():
     assert "but it is c.fr. For example: nmt-cli init mine c.fr c.en" in result.stderr
     result = CliRunner().invoke(cli.main, ["init", "mine.yaml", "c.fr", "c.en", "--yes"])
     assert "but it is mine.yaml. For example: nmt-cli init mine c.fr c.en" in result.stderr
+    Path("own.yaml").write_text("extends: small")
+    result = CliRunner().invoke(cli.main, ["init", "own.yaml", "c.fr", "c.en", "--yes"])
+    assert "but it is own.yaml. For example: nmt-cli init own c.fr c.en" in result.stderr
+
+
+def test_messages_about_a_csv_have_its_name(measured):
+    Path("c.csv").write_text("".join(f"{french},{english}\n" for french, english in pairs(40)))
+    stderr = start("c.csv", "--yes", status=1)
+    assert "Error: 40 pairs in c.csv, 40 of them with sentences of their own, but 50" in stderr
+
+
+def test_the_line_ends_of_old_macs_are_named(measured):
+    write_texts()
+    Path("c.fr").write_text(Path("c.fr").read_text().replace("\n", "\r"), newline="")
+    assert start("c.fr", "c.en", "--yes", status=1).startswith(
+        "Error: c.fr has the line ends of old Macs (CR alone)"
+    )
 
 
 def test_few_pairs_for_training_are_warned_of(measured):

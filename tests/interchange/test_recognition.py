@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +97,18 @@ def test_languages_are_codes_that_recipes_allow(tmp_path, code):
     assert result.exit_code == 2
     assert f"'--target-language': {code!r} is not the code of a language" in result.stderr
     assert result.stderr.count("Error") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("Org/opus-mt", "run: hf download Org/opus-mt --local-dir opus-mt"),
+        ("https://a.org/m.zip", "import reads files of this machine, so download it first."),
+        ("some/folder/model", f"the path is relative to {Path.cwd()}."),
+        ("tests/nothing", f"the path is relative to {Path.cwd()}."),
+    ],
+)
+def test_what_is_not_here_is_to_be_downloaded(given, message, tmp_path):
+    result = run_import(given, "--output", tmp_path / "x")
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"{message}\n")

@@ -23,7 +23,7 @@ def test_a_folder_is_refused(tmp_path):
         ("suites: 0.1\n---\nsuites: 0.1\n", ":2: a second document (---) begins; only one is read"),
         ("a: [" + "1, " * 20_001 + "]", ":1: more than 20,000 values, the most that are read"),
         ("- suites\n", ":1: must have keys and values, but is a list"),
-        ("\tsuites: 0.1\n", ":1: not YAML: found character '\\t' that cannot start any token"),
+        ("\tsuites: 0.1\n", ":1: not YAML: a tab stands where YAML has only spaces; write spaces"),
         ("suites: 0.1\nsuites: 0.2\n", ":2: suites: is given twice, first on line 1"),
     ],
 )

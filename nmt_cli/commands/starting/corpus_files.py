@@ -35,6 +35,8 @@ def opened_corpus(paths: tuple[Path, ...], columns: str | None) -> Iterator[Para
     if len(paths) == 2 and named is None:
         if paths[0].exists() and paths[1].exists() and paths[0].samefile(paths[1]):
             raise UserError(f"{paths[0]} is given for both sides; give the two texts of a corpus.")
+        for path in paths:
+            refuse_wrong_lines(path)
         yield ParallelFiles(source=paths[0], target=paths[1])
         return
     if len(paths) != 1:

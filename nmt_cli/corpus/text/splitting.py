@@ -32,21 +32,26 @@ class Split:
     """
 
     def __init__(
-        self, files: ParallelFiles, sizes: list[int], seed: int, advance: Callable[[int], None]
+        self,
+        files: ParallelFiles,
+        sizes: list[int],
+        seed: int,
+        advance: Callable[[int], None],
+        name: str,
     ) -> None:
         """Read the corpus, and draw as many pairs for each held-out part as ``sizes`` has.
 
-        ``advance`` is called with numbers of pairs. Raises UserError if a file cannot be read, or
-        if it has too few pairs of different sentences.
+        Messages call the corpus ``name``. ``advance`` is called with numbers of pairs. Raises
+        UserError if a file cannot be read, or if it has too few pairs of different sentences.
         """
-        self._files = files
+        self._files, self._name = files, name
         hashes: list[npt.NDArray[np.uint64]] = []
         for chunk in ParallelText(files).chunks():
             texts = chunk.texts()
             sides = [[_hash(text) for text in side] for side in (texts.sources, texts.targets)]
             hashes.append(np.array(sides, dtype=np.uint64))
             advance(chunk.num_lines)
-        self.parts = _drawn(files, np.concatenate(hashes, axis=1), sizes, seed)
+        self.parts = _drawn(name, np.concatenate(hashes, axis=1), sizes, seed)
 
     def lines(self) -> Iterator[Lines]:
         """Yield all lines again, in order. Raises UserError if the corpus has changed."""
@@ -57,7 +62,7 @@ class Split:
             if len(parts) == chunk.num_lines:
                 yield Lines(parts, _texts(chunk))
         if num_read != len(self.parts):
-            raise UserError(f"{self._files} changed while it was read; run again.")
+            raise UserError(f"{self._name} changed while it was read; run again.")
 
 
 def _hash(text: str) -> int:
@@ -65,9 +70,9 @@ def _hash(text: str) -> int:
 
 
 def _drawn(
-    files: ParallelFiles, hashes: npt.NDArray[np.uint64], sizes: list[int], seed: int
+    name: str, hashes: npt.NDArray[np.uint64], sizes: list[int], seed: int
 ) -> npt.NDArray[np.int8]:
-    """Return the part of each pair; ``hashes`` has a row for each side."""
+    """Return the part of each pair; ``hashes`` has a row for each side, ``name`` is the corpus."""
     num_pairs = hashes.shape[1]
     counts = [min(size, num_pairs + 1) for size in sizes]  # numpy has no larger integers
     numbers = np.repeat(np.arange(1, len(sizes) + 1), counts).tolist()
@@ -87,12 +92,12 @@ def _drawn(
         parts[~held_out & np.isin(side, side[held_out])] = LEFT_OUT
     if numbers:
         raise UserError(
-            f"{files} has {counted(num_pairs, 'pair')}, {int(held_out.sum()):,} of them with "
+            f"{counted(num_pairs, 'pair')} in {name}, {int(held_out.sum()):,} of them with "
             f"sentences of their own, but {sum(sizes):,} are to be held out; lower --validation or "
             "--test."
         )
     if not (parts == TRAINING).any():
-        raise UserError(f"no pair of {files} is left for training; lower --validation or --test.")
+        raise UserError(f"no pair of {name} is left for training; lower --validation or --test.")
     return parts
 
 

@@ -219,6 +219,8 @@ def _syntax_finding(error: yaml.YAMLError, text: str, file: str) -> Finding:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         said = error.problem or error.context or "it cannot be read"
+        if "found character '\\t'" in said:
+            said = "a tab stands where YAML has only spaces; write spaces"
         return Finding(Place(file, _line_of(mark)), "", f"not YAML: {shortened(said)}")
     position = getattr(error, "position", 0)
     character = text[position : position + 1] or "\0"
