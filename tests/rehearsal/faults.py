@@ -50,7 +50,7 @@ FAULTS = {
         "nmt_cli.model.attention:attend_varlen",
         "of_queries.bounds",
         "torch.zeros(of_queries.bounds.shape, dtype=torch.int32)",
-        "devices of aten._flash_attention_forward",
+        "devices of torch_attn._varlen_attn",
     ),
     "batches sent from pageable memory": Fault(
         "train",
@@ -141,14 +141,14 @@ FAULTS = {
     ),
     "a copy within the loss": Fault(
         "train",
-        "nmt_cli.training.gradient.loss:_by_torch",
+        "nmt_cli.training.gradient.loss:losses_by_torch",
         "torch.arange(num_targets, device=logits.device)",
         "torch.arange(num_targets).to(logits.device)",
         "copy in a step: to the device, training/gradient/loss.py: losses_by_torch",
     ),
     "a boolean index": Fault(
         "train",
-        "nmt_cli.training.gradient.loss:_by_torch",
+        "nmt_cli.training.gradient.loss:losses_by_torch",
         "if num_targets < len(softmax):",
         "if len(softmax[torch.arange(len(softmax), device=softmax.device) >= num_targets]):",
         "wait in a step: boolean index, training/gradient/loss.py: losses_by_torch",
