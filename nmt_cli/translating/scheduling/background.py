@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -25,24 +24,12 @@ class BackgroundThread:
         self._waiting = list[tuple[int, int, Work, Take]]()  # a heap, by the size and the order
         self._numbers = count()
         self._thread: threading.Thread | None = None
-        self._began: float | None = None  # the work in progress
         self._done = deque[tuple[Take, Any]]()
-        self._num_inside = 0  # not taken; of the thread that gives work
-
-    @property
-    def num_inside(self) -> int:
-        """How much work was given and not taken."""
-        return self._num_inside
-
-    @property
-    def seconds(self) -> float:
-        """How long the work in progress has taken; 0 if there is none."""
-        began = self._began
-        return 0.0 if began is None else time.monotonic() - began
+        self.num_inside = 0  # given and not taken; of the thread that gives work
 
     def do(self, size: int, work: Work, take: Take) -> None:
         """Begin ``work`` when nothing smaller waits; ``take`` gets the result in ``take_done``."""
-        self._num_inside += 1
+        self.num_inside += 1
         with self._changed:
             heappush(self._waiting, (size, next(self._numbers), work, take))
             if self._thread is None:
@@ -58,18 +45,8 @@ class BackgroundThread:
                 self._changed.wait_for(lambda: self._done, seconds)
         while self._done:
             take, found = self._done.popleft()
-            self._num_inside -= 1
+            self.num_inside -= 1
             take(found)
-
-    def close(self) -> None:
-        """Leave out what waits, and wait for the work in progress; nothing is taken any more."""
-        with self._changed:
-            self._waiting.clear()
-            thread = self._thread
-        if thread is not None:
-            thread.join()
-        self._done.clear()
-        self._num_inside = 0
 
     def _run(self) -> None:
         while True:
@@ -78,13 +55,11 @@ class BackgroundThread:
                     self._thread = None
                     return
                 *_, work, take = heappop(self._waiting)
-                self._began = time.monotonic()
             try:
                 found = work()
             except BaseException as error:
                 found = error
             with self._changed:
-                self._began = None
                 self._done.append((take, found))
                 self._changed.notify_all()
             del work, take, found
