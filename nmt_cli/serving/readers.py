@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import select
 import signal
-import socket
-import struct
 import sys
 import traceback
-from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from nmt_cli.hardware.memory import resident_bytes
-from nmt_cli.launch.python_process import end_with_parent, environment_of_child, python_command
+from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.serving.requests import REQUEST_ID, RefusedError
+from nmt_cli.translating.workers.starter import start_connected
 
 # At a time so many requests are read, and so many of them may have more bytes than LARGE: others
 # need not wait for these.
@@ -34,7 +31,6 @@ MOST_INSIDE = 64  # requests that are read or wait for it; then new ones are ref
 SHARE_OF_SECONDS, LEAST_SECONDS = 1 / 4, 15.0
 IDLE_SECONDS = 60.0  # then a process ends, unless it is the last one
 MOST_IDLE_BYTES = 1 << 28  # of memory; a process that keeps more is replaced
-LENGTH = struct.Struct("!i")  # in front of a message, as multiprocessing.Connection has it
 PROGRAM = """
 from nmt_cli.serving.readers import main
 main()
@@ -68,7 +64,7 @@ class Readers:
     @property
     def processes(self) -> list[int]:
         """The ids of the processes."""
-        return [each.process.pid for each in self._started if each.process.returncode is None]
+        return [each.process.pid for each in self._started if each.is_alive]
 
     def refuse_if_full(self) -> None:
         """Raise RefusedError if many requests wait."""
@@ -116,7 +112,8 @@ class Readers:
             call.has_begun = True
             reader = await self._free_one()
             try:
-                answer = await asyncio.wait_for(reader.answer(call.data), self._seconds_of_one)
+                answering = asyncio.to_thread(reader.answer, call.data)
+                answer = await asyncio.wait_for(answering, self._seconds_of_one)
             except BaseException as error:
                 await self._end(reader)
                 raise self._reason(reader, error) from None
@@ -132,16 +129,15 @@ class Readers:
                 return reader
             await self._end(reader)
         try:
-            reader = await _Reader.started(self._known)
+            reader = _Reader(self._known)
         except OSError as error:
             message = f"no process could be started to read it: {error.strerror}"
             raise RefusedError(503, message, retry_after=1) from None
-        alive = {each for each in self._started if each.process.returncode is None}
-        self._started = alive | {reader}
+        self._started = {each for each in self._started if each.is_alive} | {reader}
         return reader
 
     async def _end(self, reader: _Reader) -> None:
-        await reader.killed()
+        await asyncio.to_thread(reader.end)
         self._started.discard(reader)
 
     def _reason(self, reader: _Reader, error: BaseException) -> BaseException:
@@ -176,7 +172,7 @@ class Readers:
         for reader in self._idle[:-1]:
             if reader.idle_until <= now:
                 self._idle.remove(reader)
-                reader.kill()
+                reader.process.kill()
 
 
 class _Call:
@@ -189,67 +185,28 @@ class _Call:
 class _Reader:
     """A process that reads, and the connection to it."""
 
-    def __init__(
-        self, process: Process, incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter
-    ) -> None:
-        self.process, self._incoming, self._outgoing = process, incoming, outgoing
+    def __init__(self, known: bytes) -> None:
+        """Start the process, which gets what is ``known``. Raises OSError."""
+        self.process, self._connection = start_connected(PROGRAM)
+        self._unsent = [known]
         self.idle_until = 0.0  # by the clock of the event loop
-
-    @classmethod
-    async def started(cls, known: bytes) -> _Reader:
-        """Start a process, which gets what is ``known``."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            incoming, outgoing = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *python_command(PROGRAM, str(theirs.fileno())),
-                    # Numpy's OpenBLAS would start threads, which detecting languages needs not.
-                    env={**environment_of_child(), "OPENBLAS_NUM_THREADS": "1"},
-                    stdin=DEVNULL,
-                    stdout=DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # so that Ctrl-C in a terminal reaches only the command
-                )
-            except BaseException:
-                outgoing.transport.abort()
-                raise
-        reader = cls(process, incoming, outgoing)
-        reader._send(known)
-        return reader
 
     @property
     def is_alive(self) -> bool:
         """Whether nobody has killed it."""
-        if self._incoming.at_eof():
-            return False
-        hang_up = select.poll()  # the event loop may not have noticed it yet
-        hang_up.register(self._outgoing.get_extra_info("socket").fileno(), 0)
-        return not hang_up.poll(0)
+        return self.process.poll() is None
 
-    async def answer(self, call: bytes) -> Any:
-        """Return the answer to a call. Raises EOFError or OSError if the process dies."""
-        self._send(call)
-        await self._outgoing.drain()
-        (length,) = LENGTH.unpack(await self._incoming.readexactly(LENGTH.size))
-        return pickle.loads(await self._incoming.readexactly(length))
+    def answer(self, call: bytes) -> Any:
+        """Return the answer to a call, in a thread. Raises EOFError or OSError if it dies."""
+        for data in (*self._unsent, call):
+            self._connection.send_bytes(data)
+        self._unsent.clear()
+        return self._connection.recv()
 
-    def _send(self, data: bytes) -> None:
-        self._outgoing.write(LENGTH.pack(len(data)))
-        self._outgoing.write(data)
-
-    def kill(self) -> None:
-        """Kill the process."""
-        self._outgoing.transport.abort()
-        with suppress(ProcessLookupError):
-            self.process.kill()
-
-    async def killed(self) -> None:
+    def end(self) -> None:
         """Kill the process, and wait for its end."""
-        self.kill()
-        await self.process.wait()
-        with suppress(OSError):
-            await self._outgoing.wait_closed()
+        self.process.kill()
+        self.process.wait()
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ def test_what_is_read_comes_from_one_process_that_starts_when_it_is_needed():
             with pytest.raises(ReadingBugError, match="ZeroDivisionError: division by zero"):
                 await found(readers, "1 / 0")
             os.kill(process, signal.SIGKILL)
-            while Path(f"/proc/{process}").exists():
+            while readers.processes:
                 await asyncio.sleep(0.01)
             assert await found(readers, PROCESS) != process
 

@@ -26,6 +26,26 @@ main()
 T = TypeVar("T")
 
 
+def start_connected(program: str) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process that runs the text ``program``; return it and the connection to it.
+
+    Its argument is the number of the file that is its end of the connection. Raises OSError.
+    """
+    ours, theirs = Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            python_command(program, str(theirs.fileno())),
+            # Numpy's OpenBLAS would start threads. No process here multiplies with it, and one
+            # with threads must not be forked.
+            env={**environment_of_child(), "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # stdout of the command is for translations
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # so that Ctrl-C in a terminal reaches only the command
+        )
+    return process, ours
+
+
 class Starter:
     """A process that forks workers. Close it at the end: that kills all of them.
 
@@ -91,17 +111,7 @@ class Starter:
         self._workers.clear()
 
     def _begin(self) -> None:
-        self._control, theirs = Pipe()
-        with theirs:
-            self._process = subprocess.Popen(
-                python_command(PROGRAM, str(theirs.fileno())),
-                # A process with threads must not be forked, and numpy's OpenBLAS would start some.
-                env={**environment_of_child(), "OPENBLAS_NUM_THREADS": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # stdout of the command is for translations
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # so that Ctrl-C in a terminal reaches only the command
-            )
+        self._process, self._control = start_connected(PROGRAM)
         if self._model is not None:
             self.load(self._model)
 
