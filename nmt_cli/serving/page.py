@@ -30,23 +30,14 @@ HEADERS = {
 }
 
 
-async def html(_: Service, __: Request) -> Response:
-    """Return the page."""
-    return _answer("page.html", "text/html")
+def _file(path: str, name: str, media_type: str, what: str) -> Endpoint:
+    """Return the path of a file of this folder; ``what`` describes it."""
 
+    async def answer(_: Service, __: Request) -> Response:
+        return Response(_content(name), media_type=media_type, headers=HEADERS)
 
-async def style(_: Service, __: Request) -> Response:
-    """Return its style sheet."""
-    return _answer("page.css", "text/css")
-
-
-async def script(_: Service, __: Request) -> Response:
-    """Return its script."""
-    return _answer("page.js", "text/javascript")
-
-
-def _answer(name: str, media_type: str) -> Response:
-    return Response(_content(name), media_type=media_type, headers=HEADERS)
+    answer.__doc__ = what
+    return Endpoint("GET", path, answer, media_type=media_type)
 
 
 @cache
@@ -87,8 +78,8 @@ PAIR = {
     "target": Key("a string", "that of the translation", STRING),
 }
 PATHS = [
-    Endpoint("GET", "/", html, media_type="text/html"),
-    Endpoint("GET", "/page.css", style, media_type="text/css"),
-    Endpoint("GET", "/page.js", script, media_type="text/javascript"),
+    _file("/", "page.html", "text/html", "Return the page."),
+    _file("/page.css", "page.css", "text/css", "Return its style sheet."),
+    _file("/page.js", "page.js", "text/javascript", "Return its script."),
     Endpoint("POST", "/v1/attention", attention, PAIR, media_type="text/html", is_closed=True),
 ]

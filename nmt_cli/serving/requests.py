@@ -45,16 +45,11 @@ class RefusedError(Exception):
         self, status: int, message: str, retry_after: int | None = None, *, closes: bool = False
     ) -> None:
         """``closes``: its answer closes the connection, which else reads the rest of the body."""
-        super().__init__(message)
+        super().__init__(status, message, retry_after)  # with which another process raises it
         self.status, self.message = status, message
         self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         if closes:
             self.headers["Connection"] = "close"
-        self._arguments = status, message, retry_after
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Let another process raise it."""
-        return RefusedError, self._arguments
 
 
 class Upload(NamedTuple):
