@@ -261,7 +261,7 @@ def _described(glossary: ServedGlossary) -> dict[str, Any]:
     }
 
 
-DOCUMENT_KEY = {"document_key": Key("a string", "that of the upload", STRING, is_needed=True)}
+DOCUMENT_KEY = {"document_key": Key(STRING, "that of the upload", is_needed=True)}
 PATHS = [
     Endpoint(
         "POST",
@@ -276,8 +276,8 @@ PATHS = [
         upload,
         takes={"file": FILE, "source_lang": LANGUAGE, "target_lang": LANGUAGE},
         returns={
-            "document_id": Key("a string", "its name", STRING, is_needed=True),
-            "document_key": Key("a string", "what allows to fetch it", STRING, is_needed=True),
+            "document_id": Key(STRING, "its name", is_needed=True),
+            "document_key": Key(STRING, "what allows to fetch it", is_needed=True),
         },
         has_file=True,
     ),

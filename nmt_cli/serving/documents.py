@@ -27,14 +27,14 @@ KEPT_SECONDS = 600.0
 MOST_KEPT_BYTES = 1 << 28  # of all documents that wait
 MOST_READ_BYTES = 1 << 24  # of bodies or of markup, in all documents that are being translated
 BINARY = "application/octet-stream"
-FILE = Key("a file", "the document", {"type": "string", "format": "binary"}, is_needed=True)
-LANGUAGE = Key("a string", "the code of a language", STRING)
+FILE = Key({"type": "string", "format": "binary"}, "the document", is_needed=True, words="a file")
+LANGUAGE = Key(STRING, "the code of a language")
 FAILED = objects(
     "the segments that could not be translated and stay as they are, at most 100",
     {
-        "segment": Key("a whole number, at least 1", "which one it is", COUNT, is_needed=True),
-        "text": Key("a string", "its first characters", STRING, is_needed=True),
-        "error": Key("a string", "the reason", STRING, is_needed=True),
+        "segment": Key(COUNT, "which one it is", is_needed=True),
+        "text": Key(STRING, "its first characters", is_needed=True),
+        "error": Key(STRING, "the reason", is_needed=True),
     },
 )
 

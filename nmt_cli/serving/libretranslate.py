@@ -162,7 +162,7 @@ PATHS = [
         translate_file,
         takes={"file": FILE, "source": LANGUAGE, "target": LANGUAGE},
         returns={
-            "translatedFileUrl": Key("a string", "where it is", STRING, is_needed=True),
+            "translatedFileUrl": Key(STRING, "where it is", is_needed=True),
             "failedSegments": FAILED,
         },
         has_file=True,

@@ -34,7 +34,7 @@ ERRORS = {
 }
 VARIABLE = re.compile(r"{(\w+)}")  # in a path
 JSON = "application/json"
-OF_USERS = dict.fromkeys(KEY_FIELDS, Key("a string", "a key of this service", STRING))
+OF_USERS = dict.fromkeys(KEY_FIELDS, Key(STRING, "a key of this service"))
 
 
 def interfaces() -> Mapping[str, tuple[str, list[Endpoint]]]:
@@ -105,7 +105,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         kinds = [JSON] if endpoint.only_json else [JSON, FORM, FORM_WITH_FILES]
         kinds = [FORM_WITH_FILES] if endpoint.has_file else kinds
         operation["requestBody"] = {"required": True, "content": dict.fromkeys(kinds, body)}
-    error = object_of({key_of_errors(endpoint.path): Key("a string", "the reason", STRING, True)})
+    error = object_of({key_of_errors(endpoint.path): Key(STRING, "the reason", is_needed=True)})
     for status, meaning in ERRORS.items():
         content = {JSON: {"schema": error}}
         operation["responses"][str(status)] = {"description": meaning, "content": content}

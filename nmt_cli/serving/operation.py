@@ -128,12 +128,9 @@ async def metrics(_: Service, http: Request) -> Response:
 
 STATE = {
     "status": Key(
-        "starting, ready, stuck or draining",
-        "the state",
-        {"enum": ["starting", "ready", "stuck", "draining"]},
-        is_needed=True,
+        {"enum": ["starting", "ready", "stuck", "draining"]}, "the state", is_needed=True
     ),
-    "silent_workers": Key("a number", "workers that do not answer, if there are any", COUNT),
+    "silent_workers": Key(COUNT, "workers that do not answer, if there are any"),
 }
 PATHS = [
     Endpoint("GET", "/health", health, returns=STATE),

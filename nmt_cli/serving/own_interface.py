@@ -151,16 +151,16 @@ def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:
     return record
 
 
-CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
+CODE = Key(STRING, "code of a language, such as en or pt-BR", is_needed=True)
 PIVOT = "the pivot language, if two models translate"
 THROUGH = {"through": CODE._replace(meaning=PIVOT, is_needed=False)}
 REQUEST = {
     **{name: key for name, key in LINE.items() if name != "tag"},  # the languages have a tag
     "text": Key(
-        "a string, or a list of strings that is not empty",
-        "what to translate; each text of a list by itself",
         {"anyOf": [STRING, list_of(STRING, 1)]},
+        "what to translate; each text of a list by itself",
         is_needed=True,
+        words="a string, or a list of strings that is not empty",
     ),
     "source": CODE._replace(
         meaning="code of the language of the text, such as en or pt-BR; may be left out where the "
@@ -169,25 +169,23 @@ REQUEST = {
     ),
     "target": CODE._replace(meaning="that of the translation", is_needed=False),
     "model": Key(
-        "a string",
-        "name of a model of `/v1/models`; by default the first for these languages",
-        STRING,
+        STRING, "name of a model of `/v1/models`; by default the first for these languages"
     ),
     "glossary": Key(
-        f"a string, or {LINE['glossary'].allowed}",
-        "name of a glossary that the service was started with, or the terms of this request",
         {"anyOf": [STRING, LINE["glossary"].schema]},
+        "name of a glossary that the service was started with, or the terms of this request",
+        words=f"a string, or {LINE['glossary'].allowed}",
     ),
     "protect": Key(
-        "a list of names",
+        list_of(STRING),
         "patterns of text that is copied, beside placeholders: `common`, and those that the "
         "service was started with, which are the default",
-        list_of(STRING),
+        words="a list of names",
     ),
-    "token_scores": Key("true or false", "whether the answer has the score of each piece", TRUTH),
+    "token_scores": Key(TRUTH, "whether the answer has the score of each piece"),
 }
 ANSWER = {
-    "model": Key("a string", "name of the model that was chosen", STRING, is_needed=True),
+    "model": Key(STRING, "name of the model that was chosen", is_needed=True),
     "source": CODE,
     "target": CODE,
     **THROUGH,
@@ -196,33 +194,26 @@ ANSWER = {
     ),
 }
 CUT = {
-    "text": Key("a string", "what to cut", STRING, is_needed=True),
+    "text": Key(STRING, "what to cut", is_needed=True),
     "source": CODE._replace(meaning="its language, which is that of a model"),
     "target": CODE._replace(meaning="that of the translation", is_needed=False),
 }
 PARTS = {
-    "sentences": Key("a list of strings", "each sentence", list_of(STRING), is_needed=True),
+    "sentences": Key(list_of(STRING), "each sentence", is_needed=True),
     "gaps": Key(
-        "a list of strings",
-        "the white space before, between and after them, one more than there are sentences",
         list_of(STRING, 1),
+        "the white space before, between and after them, one more than there are sentences",
         is_needed=True,
     ),
-    "target_gaps": Key(
-        "a list of strings",
-        "those of the translation, if `target` is given",
-        list_of(STRING, 1),
-    ),
+    "target_gaps": Key(list_of(STRING, 1), "those of the translation, if `target` is given"),
 }
 MODEL = {
-    "name": Key("a string", "by which requests choose it", STRING, is_needed=True),
+    "name": Key(STRING, "by which requests choose it", is_needed=True),
     "source": CODE,
     "target": CODE,
-    "beam_size": Key("a number", "the most that a request may ask for", COUNT, is_needed=True),
-    "parses": Key("true or false", "whether it writes trees", TRUTH, is_needed=True),
-    "glossaries": Key(
-        "a list of strings", "names of those for its languages", list_of(STRING), is_needed=True
-    ),
+    "beam_size": Key(COUNT, "the most that a request may ask for", is_needed=True),
+    "parses": Key(TRUTH, "whether it writes trees", is_needed=True),
+    "glossaries": Key(list_of(STRING), "names of those for its languages", is_needed=True),
     **THROUGH,
 }
 MODELS = {"models": objects("each model", MODEL)}

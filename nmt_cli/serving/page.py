@@ -71,11 +71,11 @@ def _wanted(served: Served, fields: Mapping[str, Any]) -> tuple[Model, Attention
 
 
 PAIR = {
-    "text": Key("a string", "the source", STRING, is_needed=True),
-    "translation": Key("a string", "its translation", STRING, is_needed=True),
-    "model": Key("a string", "name of a model of `/v1/models`", STRING, is_needed=True),
-    "source": Key("a string", "code of the language of the text, for a model of several", STRING),
-    "target": Key("a string", "that of the translation", STRING),
+    "text": Key(STRING, "the source", is_needed=True),
+    "translation": Key(STRING, "its translation", is_needed=True),
+    "model": Key(STRING, "name of a model of `/v1/models`", is_needed=True),
+    "source": Key(STRING, "code of the language of the text, for a model of several"),
+    "target": Key(STRING, "that of the translation"),
 }
 PATHS = [
     _file("/", "page.html", "text/html", "Return the page."),

@@ -18,11 +18,29 @@ Schema = dict[str, Any]  # a JSON Schema; those of requests have only the keywor
 class Key(NamedTuple):
     """A key of a JSON object."""
 
-    allowed: str  # its values, in words
+    schema: Schema  # of its values
     meaning: str
-    schema: Schema
     is_needed: bool = False
+    words: str = ""  # its values in words, where the schema does not say them
     of_each: Mapping[str, Key] = {}  # the keys of the objects, if the value is a list of these
+
+    @property
+    def allowed(self) -> str:
+        """Its values, in words."""
+        return self.words or _in_words(self.schema)
+
+
+def _in_words(schema: Schema) -> str:
+    if "anyOf" in schema:
+        return " or ".join(map(_in_words, schema["anyOf"]))
+    if "enum" in schema:
+        return any_of(schema["enum"])
+    if schema["type"] == "array":
+        return f"a list of {schema['items']['type']}s"
+    if schema["type"] == "integer":
+        return f"a whole number, at least {schema['minimum']}"
+    words = {"boolean": "true or false", "object": "an object", "null": "null"}
+    return words.get(schema["type"], f"a {schema['type']}")
 
 
 def list_of(items: Schema, least: int = 0) -> Schema:
@@ -46,7 +64,7 @@ def object_of(keys: Mapping[str, Key], *, is_closed: bool = False) -> Schema:
 
 def objects(meaning: str, keys: Mapping[str, Key]) -> Key:
     """Return a key whose value is a list of objects with ``keys``; it is always there."""
-    return Key("a list of objects", meaning, list_of(object_of(keys)), True, keys)
+    return Key(list_of(object_of(keys)), meaning, is_needed=True, of_each=keys)
 
 
 STRING, NUMBER, NULL = ({"type": name} for name in ("string", "number", "null"))
@@ -64,23 +82,21 @@ FORMS: Schema = {
 
 def number(name: str, meaning: str) -> Key:
     """Return the key for the option ``name``."""
-    if not (possible := NUMBERS[name]).is_whole:
-        return Key("a number", f"{meaning}, from {possible.least} to {possible.most}", NUMBER)
-    least = possible.least
-    schema = {"type": "integer", "minimum": least}
-    return Key(f"a whole number, at least {least}", meaning, schema)
+    possible = NUMBERS[name]
+    if possible.is_whole:
+        return Key({"type": "integer", "minimum": possible.least}, meaning)
+    return Key(NUMBER, f"{meaning}, from {possible.least} to {possible.most}")
 
 
 def choice(name: str, meaning: str, *others: str) -> Key:
     """Return the key for the option ``name``, for which a line may choose ``others``, too."""
-    choices = [*CHOICES[name], *others]
-    return Key(any_of(choices), meaning, {"enum": choices})
+    return Key({"enum": [*CHOICES[name], *others]}, meaning)
 
 
 # What a line may ask for.
 LINE: Mapping[str, Key] = {
-    "text": Key("a string", "what to translate", STRING, is_needed=True),
-    "prefix": Key("a string or a list of pieces", "what the translation begins with", PHRASE),
+    "text": Key(STRING, "what to translate", is_needed=True),
+    "prefix": Key(PHRASE, "what the translation begins with", words="a string or a list of pieces"),
     "n_best": number("n_best", "how many translations"),
     "choose": choice(
         "choose", "what ranks them; mbr is their agreement in chrF (minimum Bayes risk)"
@@ -91,84 +107,74 @@ LINE: Mapping[str, Key] = {
         "no_repeat_ngram", "the translation never repeats a sequence of so many pieces"
     ),
     "required": Key(
-        "a list, in which each phrase is a string or a list of pieces, or an any_of of these",
-        "phrases that occur in the translation",
         list_of({"anyOf": [*PHRASE["anyOf"], FORMS]}),
+        "phrases that occur in the translation",
+        words="a list, in which each phrase is a string or a list of pieces, or an any_of of these",
     ),
     "banned": Key(
-        "a list, in which each phrase is a string or a list of pieces",
-        "phrases that do not occur",
         list_of(PHRASE),
+        "phrases that do not occur",
+        words="a list, in which each phrase is a string or a list of pieces",
     ),
-    "split": Key("true or false", "whether each sentence is translated by itself", TRUTH),
+    "split": Key(TRUTH, "whether each sentence is translated by itself"),
     "markup": choice("markup", "what the text is written in", "none"),
     "glossary": Key(
-        "an object, in which each term has a string or a list of strings",
-        "terms, and their translation or its forms",
         {"type": "object", "additionalProperties": PHRASE},
+        "terms, and their translation or its forms",
+        words="an object, in which each term has a string or a list of strings",
     ),
     "protect": Key(
-        "a list of patterns", "regular expressions of text that is copied", list_of(STRING)
+        list_of(STRING), "regular expressions of text that is copied", words="a list of patterns"
     ),
-    "protect_strict": Key("true or false", "whether the line fails if that is not so", TRUTH),
-    "alignments": Key("true or false", "whether words are aligned", TRUTH),
-    "tag": Key(
-        "a string", "the tag of its pair of languages, in place of that of all lines", STRING
-    ),
+    "protect_strict": Key(TRUTH, "whether the line fails if that is not so"),
+    "alignments": Key(TRUTH, "whether words are aligned"),
+    "tag": Key(STRING, "the tag of its pair of languages, in place of that of all lines"),
 }
 
 # What is known of one translation. What need not be there was not asked for, or is empty.
 ALTERNATIVE: Mapping[str, Key] = {
-    "text": Key("a string", "the translation", STRING, is_needed=True),
-    "score": Key("a number", "log-probability over the length penalty", NUMBER, is_needed=True),
-    "tokens": Key("a list of strings", "its pieces", list_of(STRING), is_needed=True),
-    "token_scores": Key(
-        "a list of numbers", "log-probability of each piece and of `</s>`", list_of(NUMBER)
-    ),
+    "text": Key(STRING, "the translation", is_needed=True),
+    "score": Key(NUMBER, "log-probability over the length penalty", is_needed=True),
+    "tokens": Key(list_of(STRING), "its pieces", is_needed=True),
+    "token_scores": Key(list_of(NUMBER), "log-probability of each piece and of `</s>`"),
     "alignment": Key(
-        "a list of pairs",
+        list_of(list_of(FROM_0)),
         "a source word and the target word that attends to it, counted from 0; words are what "
         "white space separates",
-        list_of(list_of(FROM_0)),
+        words="a list of pairs",
     ),
-    "not_copied": Key(
-        "a list of strings", "protected text that it does not have as often", list_of(STRING)
-    ),
-    "repairs": Key("an object", "how often each rule made it a tree", {"type": "object"}),
+    "not_copied": Key(list_of(STRING), "protected text that it does not have as often"),
+    "repairs": Key({"type": "object"}, "how often each rule made it a tree"),
 }
 TRANSLATION: Mapping[str, Key] = {
     "text": Key(
-        "a string", "the best translation; empty if the text is blank or failed", STRING, True
+        STRING, "the best translation; empty if the text is blank or failed", is_needed=True
     ),
     "score": Key(
-        "a number or null",
-        "log-probability over the length penalty; null if there is no translation",
         {"anyOf": [NUMBER, NULL]},
+        "log-probability over the length penalty; null if there is no translation",
         is_needed=True,
     ),
     "tokens": ALTERNATIVE["tokens"],
     "alternatives": Key(
-        "a list of objects",
+        list_of(object_of(ALTERNATIVE, is_closed=True)),
         "the second to `n_best`-th translations, best first: `text`, `score`, `tokens` and the "
         "last four keys",
-        list_of(object_of(ALTERNATIVE, is_closed=True)),
         is_needed=True,
     ),
     "error": Key(
-        "a string or null",
+        {"anyOf": [STRING, NULL]},
         "why this text could not be translated: also an option that it cannot have, such as an "
         "`n_best` above the beam size",
-        {"anyOf": [STRING, NULL]},
         is_needed=True,
     ),
-    "num_parts": Key("a number", "more than 1 if it was too long as a whole", FROM_0, True),
-    "truncated": Key("true or false", "whether its end was cut off", TRUTH, is_needed=True),
+    "num_parts": Key(FROM_0, "more than 1 if it was too long as a whole", is_needed=True),
+    "truncated": Key(TRUTH, "whether its end was cut off", is_needed=True),
     **{name: key for name, key in ALTERNATIVE.items() if not key.is_needed},
     "memory": Key(
-        "a list of objects",
+        list_of({"type": "object"}),
         "segments of a memory with `source`, `target` and `similarity`: with 100 it is the "
         "translation, others are only shown",
-        list_of({"type": "object"}),
     ),
 }
 
