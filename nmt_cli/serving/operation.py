@@ -20,26 +20,20 @@ from nmt_cli.translating.interface.record_keys import COUNT, Key
 
 Labels = tuple[str, ...]  # their values
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of the histogram
-# Of each model, from a field of ``WorkerFigures``.
-OF_MODELS: list[tuple[type[Counted | Gauge], str, str, str]] = [
-    (Counted, "lines", "Lines translated.", "num_lines"),
-    (Counted, "pieces", "Pieces of the translations.", "num_pieces"),
-    (
-        Counted,
-        "lines_with_invisible",
-        "Lines from which invisible characters were left out.",
-        "num_invisible",
-    ),
+# Of each model, the fields of ``WorkerFigures`` that are numbers.
+OF_MODELS: list[tuple[type[Counted | Gauge], str, str]] = [
+    (Counted, "lines", "Lines translated."),
+    (Counted, "pieces", "Pieces of the translations."),
+    (Counted, "lines_with_invisible", "Lines from which invisible characters were left out."),
     (
         Counted,
         "lines_of_unseen",
         "Lines with a sentence that was copied, because the model never saw such letters.",
-        "num_unseen",
     ),
-    (Counted, "worker_deaths", "Workers that died.", "num_deaths"),
-    (Gauge, "waiting_lines", "Lines that no worker has.", "num_waiting"),
-    (Gauge, "worker_lines", "Lines that workers have.", "num_inside"),
-    (Gauge, "silent_workers", "Workers that have lines and do not answer.", "num_silent"),
+    (Counted, "worker_deaths", "Workers that died."),
+    (Gauge, "waiting_lines", "Lines that no worker has."),
+    (Gauge, "worker_lines", "Lines that workers have."),
+    (Gauge, "silent_workers", "Workers that have lines and do not answer."),
 ]
 
 
@@ -75,9 +69,9 @@ class ServiceFigures(Collector):
         yield _family(Gauge, "ready", "1 if requests are translated.", {(): is_ready})
         what = "Characters of the texts to translate."
         yield _family(Counted, "characters", what, {(): service.num_characters})
-        for kind, name, meaning, field in OF_MODELS:
+        for kind, name, meaning in OF_MODELS:
             values: dict[Labels, float] = {
-                (model,): getattr(figures, field) for model, figures in of_models.items()
+                (model,): getattr(figures, name) for model, figures in of_models.items()
             }
             yield _family(kind, name, meaning, values, "model")
         busy, resident = dict[Labels, float](), dict[Labels, float]()
@@ -115,7 +109,7 @@ async def health(service: Service, _: Request) -> Response:
     a model answers. Those that have lines and answer nothing for `--max-seconds` are replaced.
     """
     state = service.health
-    num_silent = sum(each.num_silent for each in service.figures_of_models().values())
+    num_silent = sum(each.silent_workers for each in service.figures_of_models().values())
     silent = {"silent_workers": num_silent} if num_silent else {}
     return JSONResponse({"status": state, **silent}, 200 if state == "ready" else 503)
 

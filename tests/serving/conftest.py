@@ -73,7 +73,7 @@ class Silent:
         self.withdrawn.append(batch)
 
     def figures(self):
-        return WorkerFigures(num_waiting=self.num_waiting)
+        return WorkerFigures(waiting_lines=self.num_waiting)
 
 
 class Instant(Silent):

@@ -37,14 +37,15 @@ SHOWN_BATCHES = 10  # of a worker that is killed
 class WorkerFigures(NamedTuple):
     """What the workers of a model have done, and have to do."""
 
-    num_lines: int = 0  # translated
-    num_pieces: int = 0  # of the translations
-    num_invisible: int = 0  # lines without some characters that nobody sees
-    num_unseen: int = 0  # lines with a sentence that was copied: no letter of it was known
-    num_deaths: int = 0  # of workers
-    num_waiting: int = 0  # lines
-    num_inside: int = 0  # lines that workers have
-    num_silent: int = 0  # workers that have lines and have not answered for a while
+    # How many there are.
+    lines: int = 0  # translated
+    pieces: int = 0  # of the translations
+    lines_with_invisible: int = 0  # without some characters that nobody sees
+    lines_of_unseen: int = 0  # with a sentence that was copied: no letter of it was known
+    worker_deaths: int = 0
+    waiting_lines: int = 0
+    worker_lines: int = 0  # that workers have
+    silent_workers: int = 0  # that have lines and have not answered for a while
     is_stuck: bool = False  # no worker answers
     busy_seconds: Mapping[int, float] = {}  # by the number of the worker
     processes: Mapping[int, int] = {}
@@ -108,9 +109,9 @@ class Dispatcher:
             if worker.busy_since is not None:
                 busy[worker.number] += now - worker.busy_since
         return WorkerFigures(
-            num_waiting=self.num_waiting,
-            num_inside=sum(len(worker.lines) for worker in self.workers),
-            num_silent=sum(worker.is_silent for worker in self.workers),
+            waiting_lines=self.num_waiting,
+            worker_lines=sum(len(worker.lines) for worker in self.workers),
+            silent_workers=sum(worker.is_silent for worker in self.workers),
             is_stuck=all(worker.is_starting or worker.is_silent for worker in self.workers),
             busy_seconds=busy,
             processes={worker.number: worker.process for worker in self.workers},
@@ -246,11 +247,11 @@ class Dispatcher:
         line, self._deaths_in_a_row = worker.lines.pop(number), 0
         if answer is None:  # it is withdrawn
             return
-        self._counts["num_lines"] += 1
+        self._counts["lines"] += 1
         if isinstance(answer, Translation):
-            self._counts["num_pieces"] += len(answer.tokens)
-            self._counts["num_invisible"] += answer.drops_invisible
-            self._counts["num_unseen"] += answer.copies_unseen
+            self._counts["pieces"] += len(answer.tokens)
+            self._counts["lines_with_invisible"] += answer.drops_invisible
+            self._counts["lines_of_unseen"] += answer.copies_unseen
         line.batch.answer(line.place, answer)
 
     def _note_work(self, worker: WorkerProcess) -> None:
@@ -265,7 +266,7 @@ class Dispatcher:
         self._leave(dead)
         lines, dead.lines = dead.lines, {}
         self._note_work(dead)
-        self._counts["num_deaths"] += 1
+        self._counts["worker_deaths"] += 1
         self._deaths_in_a_row += 1
         self._failed_starts += dead.is_starting
         self._do(self._replaced(dead, [line for line in lines.values() if line.is_wanted]))
