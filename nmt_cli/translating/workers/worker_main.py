@@ -85,7 +85,7 @@ class WorkerLines(LineSource[int]):
         self._arrivals = select.poll()
         self._arrivals.register(connection.fileno(), select.POLLIN)
         self._waiting: dict[int, Request] = {}  # in order
-        self._pages: dict[int, messages.AttentionOf] = {}  # that wait, where torch draws them
+        self._pages: dict[int, messages.AttentionOf] = {}  # that wait
         self._drawing: set[int] = set()  # those that are drawn in the background
         self._shared: dict[int, Request] = {}
         self._of_many: set[int] = set()  # without an answer
@@ -130,25 +130,22 @@ class WorkerLines(LineSource[int]):
             answer = messages.WorkerBugError(f"in a worker process:\n{shown}")
         self._answers.append((line, answer))
 
-    def _draw(self, number: int, wanted: messages.AttentionOf) -> None:
-        """Draw a page in the background, if other threads may use the model."""
-        if self.background is None or not self._translator.may_be_shared:
-            self._pages[number] = wanted
-            return
-        self._drawing.add(number)
-        work = partial(attention_page, self._translator, wanted)
-        self.background.do(len(wanted.text), work, partial(self._take_page, number))
-
     def _take_page(self, number: int, page: Translation | BaseException) -> None:
         if number in self._drawing:
             self._drawing.remove(number)
             self.answer(number, page)
 
     def _draw_first(self) -> None:
-        """Draw the first page that waits, between two steps."""
+        """Draw the first page that waits: in the background, if other threads may use the model."""
         for number in self._pages:
+            wanted = self._pages.pop(number)
+            work = partial(attention_page, self._translator, wanted)
+            if self.background is not None and self._translator.may_be_shared:
+                self._drawing.add(number)
+                self.background.do(len(wanted.text), work, partial(self._take_page, number))
+                return
             try:
-                self.answer(number, attention_page(self._translator, self._pages.pop(number)))
+                self.answer(number, work())
             except Exception as error:
                 self.answer(number, error)
             return
@@ -186,7 +183,7 @@ class WorkerLines(LineSource[int]):
                 text=item.text, line=item.line
             )
         elif isinstance(item, messages.AttentionOf):
-            self._draw(number, item)
+            self._pages[number] = item
         elif item is not None:
             self._waiting[number] = item
         else:
