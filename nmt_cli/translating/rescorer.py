@@ -168,7 +168,7 @@ class Rescorer:
     def _encoded(self, source: str, target: str) -> SentencePair | Rescored:
         for line in (source, target):
             if (reason := why_not_unicode(line)) is not None:
-                return Rescored(error=reason)
+                raise LineError(reason)
         if is_blank(source):
             return Rescored()
         form, source = self._settings.trees, self._known_text(source)
@@ -182,10 +182,8 @@ class Rescorer:
         )
         for side, tokens in zip(SIDES, (pair.source, pair.target), strict=True):
             if len(tokens) > self._limits[side]:
-                return Rescored(
-                    error=f"its {side} has {len(tokens):,} pieces, the model takes "
-                    f"{self._limits[side]:,}"
-                )
+                most = f"the model takes {self._limits[side]:,}"
+                raise LineError(f"its {side} has {len(tokens):,} pieces, {most}")
         # Translating takes a text without pieces for blank.
         return pair if len(pair.source) > len(tag) or form is not None else Rescored()
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.glossary import is_border
@@ -108,11 +108,11 @@ class ProtectedText(NamedTuple):
 
     def source_place(self, place: int) -> int:
         """Return the place in ``source`` of what begins at a place in ``text``."""
-        return self._source_place(place, bisect_right(self.copies, place, key=_end_of))
+        return self._source_place(place, bisect_right(self.copies, place, key=attrgetter("end")))
 
     def source_end(self, place: int) -> int:
         """Return the place in ``source`` where ends what ends at a place in ``text``."""
-        number = bisect_left(self.copies, place, key=_end_of)
+        number = bisect_left(self.copies, place, key=attrgetter("end"))
         if number < len(self.copies) and self.copies[number].begin < place:
             number += self.copies[number].end == place
         return self._source_place(place, number)
@@ -297,12 +297,8 @@ class SourceCopies:
         return next((known[name] for name in (match.kind, *FOR_ANY) if name in known), ())
 
 
-def _end_of(span: Copy | UnseenRun) -> int:
-    return span.end
-
-
 def _is_within(match: Match, runs: Sequence[UnseenRun]) -> bool:
-    number = bisect_right(runs, match.begin, key=_end_of)
+    number = bisect_right(runs, match.begin, key=attrgetter("end"))
     return any(each.begin <= match.begin < match.end <= each.end for each in runs[number:][:1])
 
 

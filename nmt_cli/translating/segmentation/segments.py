@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.corpus.text.language_codes import subtags_of
@@ -78,18 +79,14 @@ class Output(NamedTuple):
 
     def place_of(self, place: int) -> int:
         """Return the place of what begins at a place of the text without runs."""
-        return place + self._moved(bisect_right(self.insertions, place, key=_gap_of))
+        return place + self._moved(bisect_right(self.insertions, place, key=attrgetter("gap")))
 
     def end_of(self, place: int) -> int:
         """Return the place where ends what ends at a place of the text without runs."""
-        return place + self._moved(bisect_left(self.insertions, place, key=_gap_of))
+        return place + self._moved(bisect_left(self.insertions, place, key=attrgetter("gap")))
 
     def _moved(self, num_before: int) -> int:
         return self.insertions[num_before - 1].moved if num_before else 0
-
-
-def _gap_of(insertion: Insertion) -> int:
-    return insertion.gap
 
 
 @dataclass
