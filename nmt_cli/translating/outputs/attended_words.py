@@ -18,6 +18,7 @@ from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.search.rules.phrases import Constraint, Phrase
 from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.encoding.copies import Copy, Part, ProtectedText
+from nmt_cli.translating.outputs.line_job import LineJob
 from nmt_cli.translating.segmentation.segments import Output, Span
 
 # Characters in which a piece is looked for if normalization has changed the text before it.
@@ -44,25 +45,22 @@ def links_of_parts(hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> I
 
 
 def links_of_segments(
-    sources: Sequence[ProtectedText],
-    separators: Iterable[tuple[str, str]],
-    hypotheses: Sequence[Sequence[Hypothesis]],
-    parts: Sequence[Sequence[Part]],
-    have_pieces: Callable[[str], list[bool]],
+    job: LineJob, choice: Sequence[Sequence[Hypothesis]], have_pieces: Callable[[str], list[bool]]
 ) -> Iterator[WordLinks]:
-    """Yield the links of each segment; a kept one is its own translation.
+    """Yield the links of each segment of a line, whose parts have the outputs ``choice``.
 
-    ``separators`` are what is before each one in the source and in the translation.
-    ``have_pieces`` returns for each word of a text whether the model gets a piece of it.
+    A kept segment is its own translation. ``have_pieces`` returns for each word of a text whether
+    the model gets a piece of it.
     """
-    for number, (source, separator) in enumerate(zip(sources, separators, strict=True)):
+    separators = zip(job.layout.separators, job.layout.target_separators, strict=True)
+    for number, (source, separator) in enumerate(zip(job.sources, separators, strict=True)):
         if source.known is not None:  # nobody knows which of its words belong together
             sizes = (len(source.source.split()), len(source.known.split()))
             of_segment = WordLinks((), *sizes)
         elif source.is_kept:
             of_segment = _links_of_kept(source.source)
         else:
-            of_segment = joined_links(links_of_parts(hypotheses[number], parts[number]))
+            of_segment = joined_links(links_of_parts(choice[number], job.parts_of_each[number]))
             of_segment = _with_words_without_pieces(of_segment, have_pieces(source.text))
         yield of_segment._replace(separator=separator[0], target_separator=separator[1])
 

@@ -23,7 +23,7 @@ class LineJob:
     # Of the segments, in a memory.
     matches: list[MemoryMatch] = field(default_factory=list)
     parts: Sequence[Part] = ()
-    parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
+    parts_of_each: Sequence[Sequence[Part]] = ()  # the same parts, those of each segment
     truncated: bool = False
     words: Sequence[str] = ()  # the leaves of the tree, if the model parses
     sentences: Sequence[Sentence] = ()

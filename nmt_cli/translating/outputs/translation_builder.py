@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from nmt_cli.parsing.tree_output import TreeText
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
+Choice = Sequence[Sequence[Hypothesis]]  # an output for each part of each segment
+
 
 class TranslationBuilder:
     """Joins the outputs for the parts of a line, and reads trees from them."""
@@ -94,8 +96,8 @@ class TranslationBuilder:
         part's last; so do the k-th samples of a line. If they are chosen by their agreement, the
         k-th best outputs of all segments are joined.
         """
-        layout, wanted, sizes = job.layout, job.wanted, job.parts_of_each
-        parts = in_groups(job.parts, sizes)
+        layout, wanted = job.layout, job.wanted
+        sizes = list(map(len, job.parts_of_each))
         noted: dict[str, Any] = {
             "drops_invisible": any(self.known_text.drops_from(part.text) for part in job.parts),
             "copies_unseen": any(map(_is_unseen, job.sources)),
@@ -104,24 +106,25 @@ class TranslationBuilder:
             "splits_by_default": layout.is_by_default,
         }
         if not found:  # all segments are kept
-            nothing: list[tuple[()]] = [()] * len(parts)
-            outputs = self._outputs(job, nothing, parts)
-            links = self._links(job, nothing, parts, outputs)
+            nothing: list[tuple[()]] = [()] * len(sizes)
+            outputs = self._outputs(job, nothing)
+            links = self._links(job, nothing, outputs)
             return Translation(layout.filled(outputs), alignment=links, **noted)
         rankings = [list(kth_of_each(each)) for each in in_groups(found, sizes)]
         is_by_agreement = (wanted.request.choose or self._choose) == "mbr"
         if is_by_agreement:
-            rankings = [self._by_agreement(*each) for each in zip(rankings, parts, strict=True)]
+            both = zip(rankings, job.parts_of_each, strict=True)
+            rankings = [self._by_agreement(*each) for each in both]
         are_chosen = layout.is_cut and not self._are_samples and not is_by_agreement
         alternatives, are_few = list[Alternative](), False
         score = partial(self._score, alpha=wanted.request.length_penalty)
         choices = best_sums(rankings, wanted.n_best, score) if are_chosen else kth_of_each(rankings)
         for choice in choices:
-            outputs = self._outputs(job, choice, parts)
+            outputs = self._outputs(job, choice)
             if not alternatives and self._form is None:  # the best
                 texts = zip(job.sources, outputs, strict=True)
                 are_few = any(lacks_sentences(source.text, out.text) for source, out in texts)
-            alternatives.append(self._alternative(job, choice, parts, outputs))
+            alternatives.append(self._alternative(job, choice, outputs))
         best, *others = alternatives
         return Translation(
             **vars(best),
@@ -132,21 +135,11 @@ class TranslationBuilder:
             **noted,
         )
 
-    def _links(
-        self,
-        job: LineJob,
-        hypotheses: Sequence[Sequence[Hypothesis]],
-        parts: Sequence[Sequence[Part]],
-        outputs: Sequence[Output],
-    ) -> Links:
+    def _links(self, job: LineJob, choice: Choice, outputs: Sequence[Output]) -> Links:
         """Return the links of the words of a line, if they are asked for."""
         if not (self._alignments or job.wanted.request.alignments):
             return ()
-        layout = job.layout
-        separators = zip(layout.separators, layout.target_separators, strict=True)
-        every = attended_words.links_of_segments(
-            job.sources, separators, hypotheses, parts, self._have_pieces
-        )
+        every = attended_words.links_of_segments(job, choice, self._have_pieces)
         joiner = self._settings.joiner
         with_runs = (
             attended_words.with_links_of_runs(of_segment, source, output, joiner)
@@ -181,17 +174,12 @@ class TranslationBuilder:
         weights = [1.0 if self._are_samples else math.exp(each - max(logs)) for each in logs]
         return [ranking[place] for place in by_agreement(texts, weights)]
 
-    def _outputs(
-        self,
-        job: LineJob,
-        hypotheses: Sequence[Sequence[Hypothesis]],
-        parts: Sequence[Sequence[Part]],
-    ) -> list[Output]:
+    def _outputs(self, job: LineJob, choice: Choice) -> list[Output]:
         """Return the translation of each segment with the runs that the model does not get."""
         outputs = list[Output]()
-        need_spans = job.layout.need_spans
-        for of_segment in zip(hypotheses, parts, job.sources, need_spans, strict=True):
-            output, source = self._output(*of_segment, job.words), of_segment[2]
+        of_segments = zip(choice, job.sources, job.layout.need_spans, strict=True)
+        for place, (hypotheses, source, has_spans) in enumerate(of_segments):
+            output = self._output(job, place, hypotheses, has_spans)
             if source.runs and not source.is_kept:
                 runs, least = self._runs(source, output.text, job.wanted, is_first=not outputs)
                 output = place_runs(source.source, runs, output, least)
@@ -227,14 +215,10 @@ class TranslationBuilder:
         return any(_has_phrase(text, each) for each in banned)
 
     def _output(
-        self,
-        hypotheses: Sequence[Hypothesis],
-        parts: Sequence[Part],
-        source: ProtectedText,
-        has_spans: bool,
-        words: Sequence[str] = (),
+        self, job: LineJob, place: int, hypotheses: Sequence[Hypothesis], has_spans: bool
     ) -> Output:
-        """Return the translation of the segment ``source``; ``has_spans`` if asked for."""
+        """Return the translation of the segment at ``place``; ``has_spans`` if asked for."""
+        source, parts = job.sources[place], job.parts_of_each[place]
         if source.known is not None:
             return Output(one_line(source.known))
         if source.is_kept:
@@ -243,8 +227,8 @@ class TranslationBuilder:
         if self._form is not None and not self.keep_pieces:
             from nmt_cli.parsing.tree_output import tree_of
 
-            exact = self._exact_tree(self._form, hypotheses, words)
-            tree, repairs = exact or tree_of(texts, words, self._form)
+            exact = self._exact_tree(self._form, hypotheses, job.words)
+            tree, repairs = exact or tree_of(texts, job.words, self._form)
             return Output(one_line(tree), repairs=repairs)
         whole = one_line(self._joined(texts, parts))
         if not (has_spans or source.needs_attention):
@@ -275,13 +259,7 @@ class TranslationBuilder:
         places = (place for place, each in enumerate(text) if not each.isspace())
         return Output(text, [Span(place, place + 1, place, place + 1) for place in places])
 
-    def _alternative(
-        self,
-        job: LineJob,
-        choice: Sequence[Sequence[Hypothesis]],
-        parts: Sequence[Sequence[Part]],
-        outputs: Sequence[Output],
-    ) -> Alternative:
+    def _alternative(self, job: LineJob, choice: Choice, outputs: Sequence[Output]) -> Alternative:
         hypotheses = list(chain.from_iterable(choice))
         return Alternative(
             job.layout.filled(outputs),
@@ -290,7 +268,7 @@ class TranslationBuilder:
             outputs[0].repairs,
             _log_probability(hypotheses),
             tuple(chain.from_iterable(each.token_scores for each in hypotheses)),
-            self._links(job, choice, parts, outputs),
+            self._links(job, choice, outputs),
             _not_copied(job.sources, outputs),
         )
 

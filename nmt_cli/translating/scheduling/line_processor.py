@@ -25,7 +25,7 @@ from nmt_cli.translating.encoding.sentence_builder import SentenceBuilder, Wante
 from nmt_cli.translating.encoding.target_phrases import shown
 from nmt_cli.translating.encoding.unseen import UnseenRun, runs_in
 from nmt_cli.translating.interface.request import KEEPS_PIECES, LineError, Request
-from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.interface.translation import Translation, in_groups
 from nmt_cli.translating.outputs.line_job import LineJob, TicketedSentence
 from nmt_cli.translating.outputs.translation_builder import TranslationBuilder
 from nmt_cli.translating.segmentation.list_marks import has_letters
@@ -102,9 +102,8 @@ class LineProcessor:
             job.words = [word for text in job.layout.texts for word in self._words_of(text)]
             job.layout = uncut(" ".join(job.words))
         job.sources = self._sources(job)
-        of_each = [self._parts(job, place) for place in range(len(job.sources))]
-        job.parts_of_each = list(map(len, of_each))
-        job.parts = [part for parts in of_each for part in parts]
+        job.parts_of_each = [self._parts(job, place) for place in range(len(job.sources))]
+        job.parts = [part for parts in job.parts_of_each for part in parts]
         if len(job.parts) > 1 and wanted.required:
             raise LineError(NO_SENTENCE if len(job.sources) > 1 else NO_PLACE)
         job.sentences = self._sentences(job)
@@ -246,6 +245,7 @@ class LineProcessor:
             part._replace(copies=()) if place in places else part
             for place, part in enumerate(job.parts)
         ]
+        job.parts_of_each = in_groups(job.parts, map(len, job.parts_of_each))
         job.sentences = self._sentences(job)
         return [(ticket, sentence) for ticket, sentence in job.ticketed() if ticket[1] in places]
 
@@ -262,8 +262,8 @@ class LineProcessor:
         of_segments = zip(job.layout.need_spans, job.sources, job.parts_of_each, strict=True)
         need_units = [
             need or source.needs_attention
-            for need, source, number in of_segments
-            for _ in range(number)
+            for need, source, of_segment in of_segments
+            for _ in of_segment
         ]
         return self._builder.sentences(parts, words, job.wanted, need_units)
 
