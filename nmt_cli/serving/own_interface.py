@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.corpus.text.language_codes import fits
-from nmt_cli.serving.models import Model, ServedGlossary
+from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, refuse_many_phrases, refuse_wrong_keys
 from nmt_cli.serving.served import Served
 from nmt_cli.serving.service import Endpoint, Service, in_turns
@@ -79,7 +79,16 @@ def _asked(served: Served, record: dict[str, Any]) -> tuple[Model, list[Line], b
             f"glossary: two models translate {model.source} to {model.target} through "
             f"{model.through}; they take only a glossary of the service that is for one of them",
         )
-    return model, _lines(served, model, record, texts, terms), with_scores
+    protect = served.patterns(model, record.pop("protect", None))
+    try:
+        first = record_keys.request_of({**record, "protect": protect, "text": texts[0]})
+        rest = [record_keys.request_of({"text": text}).text for text in texts[1:]]
+    except ValueError as error:
+        raise RefusedError(400, str(error)) from None
+    lines = [first, *(first._replace(text=text) for text in rest)]
+    if terms is not None:
+        lines = [each._replace(glossary=terms.for_line(each.text, each.markup)) for each in lines]
+    return model, lines, with_scores
 
 
 async def cut_sentences(service: Service, http: Request) -> Response:
@@ -111,26 +120,6 @@ async def models(service: Service, _: Request) -> Response:
     """List the models."""
     every = in_turns(service.models.every)  # of many languages there are thousands of pairs
     return JSONResponse({"models": [_description(service, each) async for each in every]})
-
-
-def _lines(
-    served: Served,
-    model: Model,
-    record: dict[str, Any],
-    texts: list[str],
-    glossary: ServedGlossary | None,
-) -> list[Line]:
-    """Return what is wanted of each text. Raises RefusedError if one is not Unicode."""
-    protect = served.patterns(model, record.pop("protect", None))
-    try:
-        first = record_keys.request_of({**record, "protect": protect, "text": texts[0]})
-        rest = [record_keys.request_of({"text": text}).text for text in texts[1:]]
-    except ValueError as error:
-        raise RefusedError(400, str(error)) from None
-    lines = [first, *(first._replace(text=text) for text in rest)]
-    if glossary is None:
-        return lines
-    return [line._replace(glossary=glossary.for_line(line.text, line.markup)) for line in lines]
 
 
 def _description(service: Service, model: Model) -> dict[str, Any]:

@@ -43,6 +43,7 @@ SECONDS_OF_A_TURN = 0.01  # of work on an answer; then others are answered
 
 T = TypeVar("T")
 Fields = dict[str, Any]
+AnyLines = Sequence[Line | AttentionOf]
 
 
 class Endpoint(NamedTuple):
@@ -195,7 +196,7 @@ class Service:
 
     @contextmanager
     def _accepted(
-        self, http: Request | None, models: Sequence[Model], lines: Sequence[Line | AttentionOf]
+        self, http: Request | None, models: Sequence[Model], lines: AnyLines
     ) -> Iterator[float]:
         """Yield the time, of the loop, until which the lines must be translated.
 
@@ -229,11 +230,7 @@ class Service:
         return found
 
     async def _answers(
-        self,
-        http: Request | None,
-        models: Sequence[Model],
-        lines: Sequence[Line | AttentionOf],
-        end: float,
+        self, http: Request | None, models: Sequence[Model], lines: AnyLines, end: float
     ) -> list[Translation]:
         places: dict[str, list[int]] = {}
         for place, model in enumerate(models):
@@ -260,7 +257,7 @@ class Service:
         """Return the figures of what translates, by the name of the model."""
         return {name: each.figures() for name, each in self._translating.items()}
 
-    def _refuse_if_busy(self, models: Sequence[Model], lines: Sequence[Line | AttentionOf]) -> None:
+    def _refuse_if_busy(self, models: Sequence[Model], lines: AnyLines) -> None:
         if self.state != "ready":
             raise RefusedError(503, f"the service is {self.state}", retry_after=1)
         again = [line.text for line, model in zip(lines, models, strict=True) if model.steps]
