@@ -46,6 +46,9 @@ class Rescored(NamedTuple):
     error: str | None = None  # why the translation could not be scored
 
 
+Outcome = tuple[int, Rescored | Failure]  # with the number of the pair
+
+
 class Rescorer:
     """Scores translations that are given, with one model or, as the search does, with an ensemble.
 
@@ -187,9 +190,7 @@ class Rescorer:
         # Translating takes a text without pieces for blank.
         return pair if len(pair.source) > len(tag) or form is not None else Rescored()
 
-    def _outcomes(
-        self, pairs: Mapping[int, SentencePair]
-    ) -> Iterator[tuple[int, Rescored | Failure]]:
+    def _outcomes(self, pairs: Mapping[int, SentencePair]) -> Iterator[Outcome]:
         """Yield the number of each pair and its score, or why it has none; longest first."""
         left = sorted(pairs.items(), key=lambda each: _tokens_of(each[1]), reverse=True)
         while left:
@@ -197,9 +198,7 @@ class Rescorer:
             yield from self._scored(left[:most])
             left = left[most:]
 
-    def _scored(
-        self, pairs: Sequence[tuple[int, SentencePair]]
-    ) -> list[tuple[int, Rescored | Failure]]:
+    def _scored(self, pairs: Sequence[tuple[int, SentencePair]]) -> list[Outcome]:
         """Return the outcomes of pairs in one pass; if it fails, in one of each half.
 
         If memory was full and the halves fitted, later passes are as small.

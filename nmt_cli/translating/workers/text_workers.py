@@ -19,6 +19,7 @@ from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import Batch
 
 Result = TypeVar("Result")
+Batches = asyncio.Queue[Batch | BaseException | None]
 
 
 class TextWorkers:
@@ -58,7 +59,7 @@ class TextWorkers:
         # Windows that are read and not finished, beside the one that waits to be read.
         has_room = threading.Semaphore(2 + self._num_workers // 2)
         # The windows that were read, in order, and then the error of reading, or None at the end.
-        batches = asyncio.Queue[Batch | BaseException | None]()
+        batches = Batches()
         # Reading may wait for input for ever, and must not keep the process alive.
         threading.Thread(target=self._read, args=(windows, batches, has_room), daemon=True).start()
         while (batch := self._done(self._first_of(batches.get()))) is not None:
@@ -93,10 +94,7 @@ class TextWorkers:
         return done.result()
 
     def _read(
-        self,
-        windows: Iterator[Sequence[Request]],
-        batches: asyncio.Queue[Batch | BaseException | None],
-        has_room: threading.Semaphore,
+        self, windows: Iterator[Sequence[Request]], batches: Batches, has_room: threading.Semaphore
     ) -> None:
         end: BaseException | None = None
         with suppress(RuntimeError):  # the loop was closed meanwhile
@@ -108,9 +106,7 @@ class TextWorkers:
                 end = error
             self._loop.call_soon_threadsafe(batches.put_nowait, end)
 
-    def _submit(
-        self, window: Sequence[Request], batches: asyncio.Queue[Batch | BaseException | None]
-    ) -> None:
+    def _submit(self, window: Sequence[Request], batches: Batches) -> None:
         batch = Batch(window)
         self._dispatcher.submit(batch)
         batches.put_nowait(batch)
