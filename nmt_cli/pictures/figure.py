@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-import matplotlib
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -41,11 +41,10 @@ def as_png(attention: Attention) -> bytes:
     Raises UserError if the picture would be too large. Characters without a glyph in the installed
     fonts are drawn as boxes, and a warning names them.
     """
-    with matplotlib.rc_context(), warnings.catch_warnings(record=True) as caught:
+    stream = io.BytesIO()
+    plain = style.context(STYLE, after_reset=True)  # without the user's own settings
+    with plain, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        matplotlib.rcdefaults()  # a picture must not depend on the user's own settings
-        matplotlib.rcParams.update(STYLE)
-        stream = io.BytesIO()
         # Without the name of the software, equal weights give equal bytes.
         figure_of(attention).savefig(stream, format="png", metadata={"Software": None})
     messages = "\n".join(str(warning.message) for warning in caught)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -65,9 +65,7 @@ class Drawing(NamedTuple):
 
 def draw_charts(runs: Sequence[RunHistory]) -> list[Drawing]:
     """Return the drawing of every chart that at least one of the runs has figures for."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a report must not depend on the user's own settings
-        matplotlib.rcParams.update(STYLE)
+    with style.context(STYLE, after_reset=True):  # without the user's own settings
         return [_drawing(chart, runs) for chart in charts_of(runs)]
 
 

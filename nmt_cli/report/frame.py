@@ -9,17 +9,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 from string import Template
-from typing import NamedTuple
 
 LONGEST_TEXT = 500  # characters of an example
-
-
-class Tile(NamedTuple):
-    """A figure at the top of a page, with a line of small text below it."""
-
-    heading: str
-    value: str
-    note: str = ""
 
 
 def page(title: str, parts: Iterable[str], subtitle: str = "") -> str:
@@ -39,13 +30,15 @@ def page(title: str, parts: Iterable[str], subtitle: str = "") -> str:
     )
 
 
-def tiles(shown: Iterable[Tile]) -> str:
-    """Return the tiles; those without a value are left out."""
+def tiles(shown: Iterable[tuple[str, str, str]]) -> str:
+    """Return figures at the top of a page: a heading, a value and a line of small text of each.
+
+    Those without a value are left out.
+    """
     lines = [
-        f"<div><dt>{escape(tile.heading)}</dt><dd>{escape(tile.value)}</dd>"
-        f"<dd>{escape(tile.note)}</dd></div>"
-        for tile in shown
-        if tile.value
+        f"<div><dt>{escape(heading)}</dt><dd>{escape(value)}</dd><dd>{escape(note)}</dd></div>"
+        for heading, value, note in shown
+        if value
     ]
     return f'<dl class="tiles">{"".join(lines)}</dl>'
 

@@ -84,15 +84,15 @@ def _tiles(run: RunHistory) -> str:
     seconds = float(np.nansum(run.training.column("seconds")))
     return frame.tiles(
         [
-            frame.Tile("BLEU", _score(tested, "bleu"), note),
-            frame.Tile("chrF2", _score(tested, "chrf"), note),
-            frame.Tile("F1", _score(tested, "parseval", "f1"), note),
+            ("BLEU", _score(tested, "bleu"), note),
+            ("chrF2", _score(tested, "chrf"), note),
+            ("F1", _score(tested, "parseval", "f1"), note),
             *(
-                frame.Tile(f"{heading[0].upper()}{heading[1:]}", value, f"validation, {step}")
+                (f"{heading[0].upper()}{heading[1:]}", value, f"validation, {step}")
                 for heading, (value, step) in best.items()
             ),
-            frame.Tile("Time in steps", time_text(seconds), f"{_steps(run)} steps"),
-            frame.Tile("Parameters", _parameters(run)),
+            ("Time in steps", time_text(seconds), f"{_steps(run)} steps"),
+            ("Parameters", _parameters(run), ""),
         ]
     )
 

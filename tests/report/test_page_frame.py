@@ -14,7 +14,7 @@ def a_page(*rows):
     return frame.page(
         HOSTILE,
         [
-            frame.tiles([frame.Tile("BLEU", HOSTILE, HOSTILE), frame.Tile("chrF2", "", "unknown")]),
+            frame.tiles([("BLEU", HOSTILE, HOSTILE), ("chrF2", "", "unknown")]),
             frame.columns([frame.section(HOSTILE, frame.note(HOSTILE), frame.code(HOSTILE))] * 2),
             frame.table(["", HOSTILE], [["a figure", "x" * 300], [HOSTILE, "2"]]),
             frame.section("Examples", frame.examples(HEADINGS, LANGUAGES, rows)),
@@ -32,7 +32,7 @@ def test_a_long_text_is_cut_with_a_mark():
 
 
 def test_a_tile_without_a_value_is_left_out():
-    shown = frame.tiles([frame.Tile("BLEU", "1.0"), frame.Tile("chrF2", "", "unknown")])
+    shown = frame.tiles([("BLEU", "1.0", ""), ("chrF2", "", "unknown")])
     assert shown.count("<dt>") == 1
     assert "unknown" not in shown
 

@@ -19,19 +19,15 @@ def _parts(results: Results, languages: tuple[str, str]) -> Iterator[str]:
     verdicts = [row.verdict for row in results.rows]
     yield frame.tiles(
         [
-            frame.Tile("May be used", "no" if results.problems else "yes", results.verdict),
+            ("May be used", "no" if results.problems else "yes", results.verdict),
             *(
-                frame.Tile(
-                    row.label,
-                    f"{row.value:.2f}",
-                    f"OLD {row.old:.2f}" if row.old is not None else "",
-                )
+                (row.label, f"{row.value:.2f}", "" if row.old is None else f"OLD {row.old:.2f}")
                 for row in results.rows
                 if row.unit != PERCENT
             ),
-            frame.Tile("Checks", f"{len(results.rows):,}", "of MODEL's translations"),
+            ("Checks", f"{len(results.rows):,}", "of MODEL's translations"),
             *(
-                frame.Tile(f"Significantly {name}", f"{verdicts.count(name):,}", "than with OLD")
+                (f"Significantly {name}", f"{verdicts.count(name):,}", "than with OLD")
                 for name in ("better", "worse")
                 if results.old is not None
             ),
