@@ -73,6 +73,11 @@ class StoredWeights(Mapping[str, Array]):
             }
             refuse_others(wanted, found, path)
 
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers all weights have."""
+        return sum(math.prod(tensor.shape) for tensor in self._tensors.values())
+
     def __getitem__(self, name: str) -> Array:
         with _naming_errors(self._path):
             return self._finite(name, self._read)

@@ -1,9 +1,9 @@
 """Reads the records of a run directory, also while it is still training."""
 
 import json
-import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +16,10 @@ from nmt_cli.files.folders import is_run, wrong_folder
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, RecipeError, UserError
 from nmt_cli.messages.figures import counted, short_number
+from nmt_cli.model.stored_weights import StoredWeights
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import SET_NAME
-
-LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 
 Floats = NDArray[np.float64]
 StudentTable = tuple[list[list[str]], list[str]]  # rows, the first with the headings; and notes
@@ -299,12 +298,7 @@ def _size_of(path: Path) -> int | None:
     """Return the number of parameters, from the header of the newest checkpoint's weights."""
     checkpoints = (path / file_names.CHECKPOINTS).glob(file_names.CHECKPOINT_GLOB)
     for checkpoint in sorted(checkpoints, reverse=True):
-        try:
-            with (checkpoint / file_names.WEIGHTS).open("rb") as stream:
-                (length,) = struct.unpack("<Q", stream.read(8))
-                header = json.loads(stream.read(min(length, LARGEST_HEADER)))
-            header.pop("__metadata__", None)
-            return sum(int(np.prod(tensor["shape"])) for tensor in header.values())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
-            continue  # removed meanwhile, or damaged; an older checkpoint has the same number
+        # One may be removed meanwhile, or damaged; an older checkpoint has the same number.
+        with suppress(DamagedError):
+            return StoredWeights(checkpoint / file_names.WEIGHTS).num_parameters
     return None
