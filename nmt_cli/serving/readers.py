@@ -78,8 +78,9 @@ class Readers:
         If the caller is cancelled, it is not begun, or goes on for nobody. Raises what it raises,
         or RefusedError if it takes too long.
         """
-        call = _Call(pickle.dumps((function, arguments)), size)
-        task = asyncio.create_task(self._done(call))
+        has_begun = asyncio.Event()
+        reading = self._done(pickle.dumps((function, arguments)), size > LARGE, has_begun)
+        task = asyncio.create_task(reading)
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         try:
@@ -89,7 +90,7 @@ class Readers:
                 raise RefusedError(503, message, retry_after=1)
             return task.result()
         finally:
-            if not call.has_begun:
+            if not has_begun.is_set():
                 task.cancel()
 
     async def close(self) -> None:
@@ -106,13 +107,12 @@ class Readers:
         if not task.cancelled():
             task.exception()  # nobody may have waited for it
 
-    async def _done(self, call: _Call) -> Any:
-        is_large = call.size > LARGE
+    async def _done(self, call: bytes, is_large: bool, has_begun: asyncio.Event) -> Any:
         async with self._turns_of_large if is_large else nullcontext(), self._turns:
-            call.has_begun = True
+            has_begun.set()
             reader = await self._free_one()
             try:
-                answering = asyncio.to_thread(reader.answer, call.data)
+                answering = asyncio.to_thread(reader.answer, call)
                 answer = await asyncio.wait_for(answering, self._seconds_of_one)
             except BaseException as error:
                 await self._end(reader)
@@ -173,13 +173,6 @@ class Readers:
             if reader.idle_until <= now:
                 self._idle.remove(reader)
                 reader.process.kill()
-
-
-class _Call:
-    """A function and its arguments, pickled."""
-
-    def __init__(self, data: bytes, size: int) -> None:
-        self.data, self.size, self.has_begun = data, size, False
 
 
 class _Reader:
