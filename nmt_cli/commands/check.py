@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt_cli.commands.lines.standard_streams import StandardOutput
-from nmt_cli.commands.model_checks.behaviour import behaviour, probes
+from nmt_cli.commands.model_checks.behaviour import SHARES, behaviour, probes
 from nmt_cli.commands.model_checks.cost import cost_of
 from nmt_cli.commands.model_checks.junit import as_junit
 from nmt_cli.commands.model_checks.page import as_html
@@ -19,8 +19,14 @@ from nmt_cli.commands.model_checks.results import Results, Row
 from nmt_cli.commands.model_checks.shares import Judge
 from nmt_cli.commands.model_checks.suites import Suite
 from nmt_cli.commands.model_checks.texts import sets_of_files, translate
-from nmt_cli.commands.model_checks.variants import changed_texts, invariance, variants_of
-from nmt_cli.commands.model_checks.words import frequent_words, single_words
+from nmt_cli.commands.model_checks.variants import (
+    JOINED,
+    VARIANTS,
+    changed_texts,
+    invariance,
+    variants_of,
+)
+from nmt_cli.commands.model_checks.words import CHECKS, frequent_words, single_words
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.text.language_codes import label_of, language_identifier
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
@@ -28,10 +34,17 @@ from nmt_cli.files.lines import is_blank
 from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages.errors import STATUS_LIMIT_NOT_MET, UserError
 from nmt_cli.messages.proposals import command
-from nmt_cli.recipe.limits import Limits, read_limits
+from nmt_cli.recipe.limits import read_limits
 from nmt_cli.recipe.model_settings import languages_of
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.model_directory import Model, find_model
+
+# By default, the largest share of lines that may fail each check.
+LIMITS = {
+    "behaviour": SHARES,
+    "invariance": dict.fromkeys([*VARIANTS, JOINED]),
+    "single_words": dict.fromkeys(CHECKS),
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ def run(model: Path, **keywords: Any) -> int:
     limits are wrong, OutputError if the output cannot be written.
     """
     options = CheckOptions(**keywords)
-    limits = Limits() if options.limits is None else read_limits(options.limits)
+    limits = read_limits(options.limits, LIMITS)
     glossary = None if options.terms is None else Glossary.read(options.terms)
     paths = [model, *([] if options.against is None else [options.against])]
     found = [find_model(path) for path in paths]
@@ -83,7 +96,10 @@ def run(model: Path, **keywords: Any) -> int:
 
 
 def _checked(
-    found: Sequence[Model], options: CheckOptions, limits: Limits, glossary: Glossary | None
+    found: Sequence[Model],
+    options: CheckOptions,
+    limits: Mapping[str, Any],
+    glossary: Glossary | None,
 ) -> Results:
     files = [
         HeldOutFiles(name=name, source=source, target=target)
@@ -106,12 +122,12 @@ def _checked(
     texts += changed_texts(variants)
     machine = {"device": options.device, "precision": options.precision, "tag": options.tag}
     models = [translate(each.path, texts, options.threads, machine) for each in found]
-    judge = Judge(models, limits.may_be_worse)
+    judge = Judge(models, limits["may_be_worse"])
     rows: list[Row] = [row for one in sets for row in quality(one, models, limits)]
-    rows += behaviour(lines, judge, limits.behaviour, glossary)
-    rows += invariance(variants, judge, limits.invariance)
-    rows += single_words(words, found[0], judge, limits.single_words)
-    rows += (row for suite in suites for row in suite.rows(judge, limits.suites))
+    rows += behaviour(lines, judge, limits["behaviour"], glossary)
+    rows += invariance(variants, judge, limits["invariance"])
+    rows += single_words(words, found[0], judge, limits["single_words"])
+    rows += (row for suite in suites for row in suite.rows(judge, limits["suites"]))
     model, old = str(found[0].path), str(found[1].path) if len(found) > 1 else None
     notes = [*_notes(found[0], languages[1]), *_needless(limits, options)]
     cost = [] if options.no_cost else cost_of(found, [case.text for case in lines], machine)
@@ -127,10 +143,10 @@ def _notes(model: Model, language: str) -> Iterator[str]:
         yield f"Other languages show only by scripts: py3langid does not know {language}."
 
 
-def _needless(limits: Limits, options: CheckOptions) -> Iterator[str]:
+def _needless(limits: Mapping[str, Any], options: CheckOptions) -> Iterator[str]:
     """Yield what limits could not be applied."""
-    losses = limits.quality.max_bleu_loss, limits.quality.max_chrf_loss
+    losses = limits["quality"]["max_bleu_loss"], limits["quality"]["max_chrf_loss"]
     if options.against is None and any(each is not None for each in losses):
         yield f"What is lost to OLD has a limit in {options.limits}, but there is no --against OLD."
-    if options.terms is None and limits.behaviour.terms is not None:
+    if options.terms is None and limits["behaviour"]["terms"] is not None:
         yield f"behaviour.terms has a limit in {options.limits}, but there are no --terms FILE."

@@ -8,7 +8,7 @@ from nmt_cli.recipe.limits import read_limits
 
 def problem_of(path):
     with pytest.raises(RecipeError) as caught:
-        read_limits(path)
+        read_limits(path, {})
     return str(caught.value).removeprefix(str(path))
 
 

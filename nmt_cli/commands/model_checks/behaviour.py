@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +25,6 @@ from nmt_cli.corpus.text.translation_faults import (
 )
 from nmt_cli.files.lines import is_blank
 from nmt_cli.metrics.bleu import chrf_scorer
-from nmt_cli.recipe.limits import BehaviourLimits
 from nmt_cli.translating.interface.protection import COMMON_PATTERNS
 
 MOST_TIMES_AS_LONG, SHORT = 2.0, 20  # characters: shorter texts count as such
@@ -153,7 +152,7 @@ def _brackets_and_quotes(line: Line) -> bool | None:
     return not _is_balanced(line.translation) if any(map(_is_balanced, line.correct)) else None
 
 
-# In the order of the table; the keys are those of the limits, except terms, which need a glossary.
+# In the order of the table, by the names of their limits.
 CHECKS: dict[str, Check] = {
     "empty": _empty,
     "untranslated": _untranslated,
@@ -164,6 +163,14 @@ CHECKS: dict[str, Check] = {
     **{name: partial(_keeps, feature) for name, feature in FEATURES.items()},
     "end_punctuation": _end_punctuation,
     "brackets_and_quotes": _brackets_and_quotes,
+}
+# The largest share of lines that may fail, by default; None: the figure is only shown.
+SHARES: dict[str, float | None] = {
+    **dict.fromkeys([*CHECKS, "terms"]),  # terms need a glossary
+    "empty": 0.0,
+    "untranslated": 0.1,
+    "language": 0.1,
+    "repetition": 0.02,
 }
 
 
@@ -195,7 +202,10 @@ def probes(cases: Sequence[Case]) -> list[Case]:
 
 
 def behaviour(
-    cases: Sequence[Case], judge: Judge, limits: BehaviourLimits, glossary: Glossary | None
+    cases: Sequence[Case],
+    judge: Judge,
+    limits: Mapping[str, float | None],
+    glossary: Glossary | None,
 ) -> Iterator[Row]:
     """Yield a row for each check of the lines and the probes."""
     scorer = chrf_scorer()
@@ -212,4 +222,4 @@ def behaviour(
         return Judged(fails, case.shown(translation), badness)
 
     for name, check in checks.items():
-        yield judge.share("behaviour", name, cases, partial(judged, check), getattr(limits, name))
+        yield judge.share("behaviour", name, cases, partial(judged, check), limits[name])

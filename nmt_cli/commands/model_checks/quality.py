@@ -1,6 +1,7 @@
 """Scores of the test sets, compared with OLD's as ``score --compare`` does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from nmt_cli.commands.model_checks.results import Example, Row
 from nmt_cli.commands.model_checks.shares import MOST_EXAMPLES
@@ -9,10 +10,11 @@ from nmt_cli.commands.scoring.system_comparison import Comparison, NamedText, p_
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.metrics.scorer import Resampling, Scorer
-from nmt_cli.recipe.limits import Limits
 
 
-def quality(one: TestSet, models: Sequence[Translations], limits: Limits) -> Iterator[Row]:
+def quality(
+    one: TestSet, models: Sequence[Translations], limits: Mapping[str, Any]
+) -> Iterator[Row]:
     """Yield the rows of BLEU and chrF2 of a set; ``models`` are MODEL's translations and OLD's."""
     texts = [[each.get(case.text, "") for case in one.cases] for each in models]
     references = [one.references.lines]
@@ -45,17 +47,17 @@ def quality(one: TestSet, models: Sequence[Translations], limits: Limits) -> Ite
         yield _limited(row, scorer.key, limits)._replace(examples=worst)
 
 
-def _limited(row: Row, key: str, limits: Limits) -> Row:
+def _limited(row: Row, key: str, limits: Mapping[str, Any]) -> Row:
     """Return the row with its limits, and with those that are not met."""
-    least = getattr(limits.quality, f"min_{key}")
-    loss = getattr(limits.quality, f"max_{key}_loss")
+    least = limits["quality"][f"min_{key}"]
+    loss = limits["quality"][f"max_{key}_loss"]
     problems, score = [], row.value or 0.0
     if least is not None and score < least:
         problems.append(f"{score:.2f} is less than {least:g}")
     if row.old is not None:
         if loss is not None and row.old - score > loss:
             problems.append(f"{row.old - score:.2f} less than OLD's; {loss:g} less is allowed")
-        if row.verdict == "worse" and not limits.may_be_worse:
+        if row.verdict == "worse" and not limits["may_be_worse"]:
             problems.append(f"significantly worse than OLD's (p {p_value_text(row.p_value)})")
     shown = {"at least {:g}": least, "OLD - {:g}": loss}
     limit = ", ".join(form.format(each) for form, each in shown.items() if each is not None)

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from nmt_cli.commands.model_checks.results import Row
 from nmt_cli.commands.model_checks.shares import Judge, Judged
 from nmt_cli.commands.model_checks.texts import Case, Text, Translations
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
-from nmt_cli.recipe.limits import WordLimits
 from nmt_cli.saved.model_directory import Model
 
 MOST_WORDS = 200
 MOST_WORDS_OF_ONE = 3  # in the translation of a word
 WORD = re.compile(r"[^\W\d_]{2,}")
 
-Check = Callable[[str, str], bool]  # whether the translation of a word fails
+
+def is_long(_: Model, word: str, translation: str) -> bool:
+    """Return whether a translation has more words than that of one word may have."""
+    return len(translation.split()) > MOST_WORDS_OF_ONE
+
+
+def is_unknown(model: Model, word: str, translation: str) -> bool:
+    """Return whether the lexicon of ``model`` has no piece of the translation of a word."""
+    assert model.lexicon is not None
+    tokenizer, targets_of = model.tokenizer, model.lexicon.targets_of
+    known = {target for piece in tokenizer.encode(word) for target in targets_of(piece)}
+    own = tokenizer.pieces(tokenizer.encode(translation, "target"))
+    return set(tokenizer.pieces([*known])).isdisjoint({*own} - {SPACE_IN_PIECES})
+
+
+Check = Callable[[Model, str, str], bool]  # whether the translation of a word fails
+CHECKS: dict[str, Check] = {"long": is_long, "not_in_lexicon": is_unknown}
 
 
 def frequent_words(cases: Sequence[Case], tag: str | None) -> list[Text]:
@@ -31,30 +46,15 @@ def frequent_words(cases: Sequence[Case], tag: str | None) -> list[Text]:
 
 
 def single_words(
-    words: Sequence[Text], model: Model, judge: Judge, limits: WordLimits
+    words: Sequence[Text], model: Model, judge: Judge, limits: Mapping[str, float | None]
 ) -> Iterator[Row]:
     """Yield the rows of long translations and, if MODEL has a lexicon, of those not in it."""
-    tokenizer, lexicon = model.tokenizer, model.lexicon
-
-    def is_unknown(word: str, translation: str) -> bool:
-        assert lexicon is not None
-        known = {piece for each in tokenizer.encode(word) for piece in lexicon.targets_of(each)}
-        own = tokenizer.encode(translation, "target")
-        return set(tokenizer.pieces([*known])).isdisjoint(
-            {*tokenizer.pieces(own)} - {SPACE_IN_PIECES}
-        )
 
     def judged(fails: Check, word: Text, models: Translations) -> Judged:
         translation = models.get(word, "")
         example = {"source": word.source, "translation": translation}
-        return Judged(fails(word.source, translation), example, len(translation))
+        return Judged(fails(model, word.source, translation), example, len(translation))
 
-    checks: dict[str, Check] = {
-        "long": lambda _, translation: len(translation.split()) > MOST_WORDS_OF_ONE
-    }
-    if lexicon is not None:
-        checks["not_in_lexicon"] = is_unknown
-    for name, check in checks.items():
-        yield judge.share(
-            "single words", name, words, partial(judged, check), getattr(limits, name)
-        )
+    for name, check in CHECKS.items():
+        if check is is_long or model.lexicon is not None:
+            yield judge.share("single words", name, words, partial(judged, check), limits[name])
