@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import signal
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.commands.model_checks.regular_expressions import Question, searched
 from nmt_cli.commands.model_checks.results import Row
 from nmt_cli.commands.model_checks.shares import Judge, Judged
 from nmt_cli.commands.model_checks.texts import Case, TestSet, Text, Translations
@@ -17,7 +19,31 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.logs import printable
 from nmt_cli.recipe.suites import SuiteCase, read_suite
 
-TOO_LONG = "the regular expression takes too long: "
+SECONDS = 2  # of CPU, for one regular expression in one text; some searches would never end
+
+
+def has_match(pattern: str, text: str) -> bool | None:
+    """Return whether a regular expression matches in ``text``; None if that takes too long.
+
+    Only the main thread may search. Raises ValueError if the regular expression is wrong.
+    """
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, stop)  # searches look for signals again and again
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what later versions of Python mean by a pattern
+            return re.search(pattern, text) is not None
+    except TimeoutError:
+        return None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 class Suite(NamedTuple):
@@ -30,12 +56,12 @@ class Suite(NamedTuple):
     def read(cls, path: Path, tag: str | None, languages: tuple[str, str]) -> Suite:
         """Return the suite of a file. Raises UserError if it or a regular expression is wrong."""
         cases = read_suite(path)
-        answers = searched((pattern, "") for case in cases.values() for pattern in case.patterns)
         for number, case in cases.items():
             for pattern, key in case.patterns.items():
-                if isinstance(answer := answers[pattern, ""], str):
-                    problem = f"{key}: {pattern!r} is no regular expression: {answer}"
-                    raise UserError(f"{path}:{number}: {problem}.")
+                try:
+                    has_match(pattern, "")
+                except ValueError as error:
+                    raise UserError(f"{path}:{number}: {key}: {error}.") from None
         name = printable(one_line(path.name.split(".")[0]))
         return cls(
             name,
@@ -54,19 +80,14 @@ class Suite(NamedTuple):
 
     def rows(self, judge: Judge, limit: float | None) -> Iterator[Row]:
         """Yield a row for each category."""
-        answers = searched(
-            (pattern, each.get(case.text, ""))
-            for each in judge.models
-            for wanted, case in self.cases
-            for pattern in wanted.patterns
-        )
+        too_slow = set[str]()
 
         def judged(pair: tuple[SuiteCase, Case], models: Translations) -> Judged | None:
             wanted, case = pair
             if not (wanted.patterns or wanted.any_of or wanted.none_of):
                 return None
             translation = models.get(case.text, "")
-            problems = list(_problems(wanted, translation, answers))
+            problems = list(_problems(wanted, translation, too_slow))
             example = {**case.shown(translation), "problem": "; ".join(problems)}
             return Judged(bool(problems), example, len(problems))
 
@@ -75,17 +96,20 @@ class Suite(NamedTuple):
             yield judge.share(f"suite {self.name}", category, own, judged, limit)
 
 
-def _problems(
-    wanted: SuiteCase, translation: str, answers: Mapping[Question, bool | str | None]
-) -> Iterator[str]:
-    """Yield what is wrong with a translation; forms are found as those of a glossary."""
+def _problems(wanted: SuiteCase, translation: str, too_slow: set[str]) -> Iterator[str]:
+    """Yield what is wrong with a translation; forms are found as those of a glossary.
+
+    A regular expression that is in ``too_slow``, or gets into it here, is not searched for again.
+    """
     if wanted.any_of and Term("", wanted.any_of).form_in(translation) is None:
         yield f"it has none of {', '.join(wanted.any_of)}"
     if (form := Term("", wanted.none_of).form_in(translation)) is not None:
         yield f"it has {form}"
     for pattern in wanted.patterns:
-        found, should = answers[pattern, translation], pattern in wanted.matches
+        found = None if pattern in too_slow else has_match(pattern, translation)
+        should = pattern in wanted.matches
         if found is None:
-            yield f"{TOO_LONG}{pattern}"
+            too_slow.add(pattern)
+            yield f"the regular expression takes too long: {pattern}"
         elif found is not should:
             yield f"{pattern} {'does not match' if should else 'matches'}"
