@@ -15,16 +15,13 @@ from nmt_cli.commands.model_checks.cost import cost_of
 from nmt_cli.commands.model_checks.junit import as_junit
 from nmt_cli.commands.model_checks.page import as_html
 from nmt_cli.commands.model_checks.quality import quality
-from nmt_cli.commands.model_checks.results import Results, Row
-from nmt_cli.commands.model_checks.shares import Judge
+from nmt_cli.commands.model_checks.results import Results
+from nmt_cli.commands.model_checks.shares import row_of
 from nmt_cli.commands.model_checks.suites import Suite
 from nmt_cli.commands.model_checks.texts import sets_of_files, translate
 from nmt_cli.commands.model_checks.variants import (
-    JOINED,
     VARIANTS,
-    changed_texts,
     invariance,
-    variants_of,
 )
 from nmt_cli.commands.model_checks.words import CHECKS, frequent_words, single_words
 from nmt_cli.corpus.text.glossary import Glossary
@@ -42,7 +39,7 @@ from nmt_cli.saved.model_directory import Model, find_model
 # By default, the largest share of lines that may fail each check.
 LIMITS = {
     "behaviour": SHARES,
-    "invariance": dict.fromkeys([*VARIANTS, JOINED]),
+    "invariance": dict.fromkeys(VARIANTS),
     "single_words": dict.fromkeys(CHECKS),
 }
 
@@ -106,31 +103,30 @@ def _checked(
         for name, source, target in options.tests
     ]
     sets = sets_of_files(files, found[0], options.tag)
-    lines = [case for one in sets for case in one.cases if not is_blank(case.text.source)]
-    words = frequent_words(lines, lines[0].text.tag)
-    lines += probes(lines)
-    tag, languages = lines[0].text.tag, lines[0].languages
+    lines = [case for one in sets for case in one.cases if not is_blank(case.source)]
+    _, tag, languages, *_ = lines[0]
     suites = [Suite.read(path, tag, languages) for path in options.suites]
     names = Counter([*(one.name for one in sets), *(suite.name for suite in suites)])
     for name, number in names.items():
         if number > 1:
             raise UserError(f"{number} test sets and suites are called {name}; rename one of them.")
     sets += [one for suite in suites if (one := suite.as_set()).cases]
-    variants = variants_of([case for case in lines if case.reference is not None])
-    texts = [case.text for case in lines] + words
-    texts += (case.text for suite in suites for _, case in suite.cases)
-    texts += changed_texts(variants)
+    probed = [*lines, *probes(lines)]
+    checks = [
+        *behaviour(probed, limits["behaviour"], glossary),
+        *invariance(lines, limits["invariance"]),
+        *single_words(frequent_words(lines), found[0], limits["single_words"]),
+        *(check for suite in suites for check in suite.checks(limits["suites"])),
+    ]
+    texts = [case.text for one in sets for case in one.cases]
+    texts += (case.text for check in checks for case in check.cases)
     machine = {"device": options.device, "precision": options.precision, "tag": options.tag}
     models = [translate(each.path, texts, options.threads, machine) for each in found]
-    judge = Judge(models, limits["may_be_worse"])
-    rows: list[Row] = [row for one in sets for row in quality(one, models, limits)]
-    rows += behaviour(lines, judge, limits["behaviour"], glossary)
-    rows += invariance(variants, judge, limits["invariance"])
-    rows += single_words(words, found[0], judge, limits["single_words"])
-    rows += (row for suite in suites for row in suite.rows(judge, limits["suites"]))
+    rows = [row for one in sets for row in quality(one, models, limits)]
+    rows += (row_of(each, models, may_be_worse=limits["may_be_worse"]) for each in checks)
     model, old = str(found[0].path), str(found[1].path) if len(found) > 1 else None
     notes = [*_notes(found[0], languages[1]), *_needless(limits, options)]
-    cost = [] if options.no_cost else cost_of(found, [case.text for case in lines], machine)
+    cost = [] if options.no_cost else cost_of(found, [case.text for case in probed], machine)
     return Results(model, old, rows, notes, cost)
 
 

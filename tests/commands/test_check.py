@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import check
-from nmt_cli.commands.model_checks.behaviour import CHECKS, PROBES, Line, terms_of
+from nmt_cli.commands.model_checks.behaviour import CHECKS, PROBES, terms_of
 from nmt_cli.commands.model_checks.shares import sign_test
+from nmt_cli.commands.model_checks.texts import Case
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.text.translation_faults import is_of_other_script
 from nmt_cli.recipe.limits import read_limits
@@ -58,10 +59,11 @@ PLANTED = [
 
 @pytest.mark.parametrize(("name", "source", "correct", "wrong"), PLANTED)
 def test_each_fault_is_found_by_its_check(name, source, correct, wrong):
-    assert [CHECKS[name](Line(source, correct, ref, ("en", "de"))) for ref in (correct, None)] == (
+    lines = [Case(source, None, ("en", "de"), reference=ref) for ref in (correct, None)]
+    assert [CHECKS[name](line, correct) for line in lines] == (
         [False, None if name == "length" else False]
     )
-    assert CHECKS[name](Line(source, wrong, correct, ("en", "de")))
+    assert CHECKS[name](lines[0], wrong)
 
 
 def test_every_check_has_a_planted_fault():
@@ -82,21 +84,22 @@ def test_what_the_reference_does_too_is_no_fault(name):
         "brackets_and_quotes": ("1) here", "1) hier"),
     }
     source, target = odd.get(name, (SOURCE, TARGET))
-    assert not CHECKS[name](Line(source, target, target, ("en", "de")))
+    assert not CHECKS[name](Case(source, None, ("en", "de"), reference=target), target)
 
 
 def test_lines_without_what_a_check_is_about_do_not_count():
-    line = Line("The old man reads.", "Der alte Mann liest 5 Bücher 👍 {n}.", None, ("en", "de"))
+    line = Case("The old man reads.", None, ("en", "de"))
+    translation = "Der alte Mann liest 5 Bücher 👍 {n}."
     about = ("numbers", "urls", "emails", "placeholders", "tags", "emoji", "symbols", "length")
-    assert [CHECKS[name](line) for name in about] == [None] * len(about)
+    assert [CHECKS[name](line, translation) for name in about] == [None] * len(about)
 
 
 def test_terms_are_rendered_in_any_of_their_forms():
     has_terms = terms_of(Glossary.of({"apple": ["Apfel", "Äpfeln"], "man": "Mann"}))
-    line = Line("an apple", "", None, ("en", "de"))
-    assert has_terms(line._replace(translation="mit Äpfeln")) is False
-    assert has_terms(line._replace(translation="eine Birne")) is True
-    assert has_terms(line._replace(source="a pear")) is None
+    line = Case("an apple", None, ("en", "de"))
+    assert has_terms(line, "mit Äpfeln") is False
+    assert has_terms(line, "eine Birne") is True
+    assert has_terms(line._replace(source="a pear"), "") is None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,7 @@ def checked(texts, monkeypatch):
 
         def translate(_, wanted, *__):
             function = next(models)
-            return {text: function(text.source, TRANSLATED.get(text.source, "")) for text in wanted}
+            return {text: function(text[0], TRANSLATED.get(text[0], "")) for text in wanted}
 
         monkeypatch.setattr(check, "translate", translate)
         words = [

@@ -17,7 +17,7 @@ from nmt_cli import cli
 from nmt_cli.commands import check
 from nmt_cli.commands.model_checks.junit import as_junit
 from nmt_cli.commands.model_checks.results import Results
-from nmt_cli.commands.model_checks.shares import Judge
+from nmt_cli.commands.model_checks.shares import row_of
 from nmt_cli.commands.model_checks.suites import Suite, has_match
 from nmt_cli.messages.errors import UserError
 
@@ -40,8 +40,8 @@ def suite(tmp_path):
 
 
 def rows(suite, *models, limit=None):
-    sides = [{case.text: model[case.text.source] for _, case in suite.cases} for model in models]
-    return {row.name: row for row in suite.rows(Judge(sides, may_be_worse=False), limit)}
+    sides = [{case.text: model[case.source] for case in suite.cases} for model in models]
+    return {each.name: row_of(each, sides, may_be_worse=False) for each in suite.checks(limit)}
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_documented_conversions_make_suites(tmp_path):
         return Suite.read(path, None, ("en", "de"))
 
     converted = read(dfki, str(items))
-    first, second = (case for case, _ in converted.cases)
+    first, second = converted.cases.values()
     assert (first.category, first.reference, second.reference) == ("p", "b? c", None)
     values = [rows(converted, {"a": text})["p"].value for text in ("ax", "b? c", "b", "d", "dx")]
     assert values == [0, 0, 100, 100, 100]

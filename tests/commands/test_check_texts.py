@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands.model_checks.texts import Text, sets_of_files, translate
+from nmt_cli.commands.model_checks.texts import sets_of_files, translate
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.model_directory import find_model
@@ -48,7 +48,7 @@ def test_the_sets_of_a_recipe_have_its_names_tags_and_languages(model):
     assert news.references.lines == ["Eins.", "", "Drei."]  # joined, as translations are
     assert news.references.tokenizer.tokenize == "none"
     (case,) = talks.cases
-    assert case.text == Text("Hello.", "<2fr>")
+    assert case.text == ("Hello.", "<2fr>")
     assert (case.languages, case.reference) == (("en", "fr"), "Bonjour.")
 
 
@@ -56,7 +56,7 @@ def test_given_files_come_before_the_recipe(model):
     files = HeldOutFiles(name="mine", source=Path("news.en"), target=Path("news.de"))
     (found,) = sets_of_files([files], find_model(model), "<2de>")
     assert found.references.lines[0] == "Ei@@ ns."
-    assert {case.text.tag for case in found.cases} == {"<2de>"}
+    assert {case.tag for case in found.cases} == {"<2de>"}
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,14 @@ class Failing:
 def test_each_text_is_translated_once_and_what_fails_is_empty(monkeypatch, caplog):
     translator = Failing()
     monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
-    wanted = [Text(each, None) for each in ("a", "b", "", "a", "c")] + [Text("a", "<x>")]
+    wanted = [*((each, None) for each in ("a", "b", "", "a", "c")), ("a", "<x>")]
     found = translate(MODEL, wanted, None, {})
     assert found == {
-        Text("a", None): "A",
-        Text("b", None): "",
-        Text("c", None): "C",
-        Text("a", "<x>"): "A",
+        ("a", None): "A",
+        ("b", None): "",
+        ("", None): "",
+        ("c", None): "C",
+        ("a", "<x>"): "A",
     }
     assert [(each.text, each.tag) for each in translator.asked] == [
         ("a", None),

@@ -9,18 +9,19 @@ import pytest
 
 from nmt_cli.commands import lexicon
 from nmt_cli.commands.check import LIMITS
-from nmt_cli.commands.model_checks.shares import Judge
-from nmt_cli.commands.model_checks.texts import Case, Text
-from nmt_cli.commands.model_checks.variants import JOINED, VARIANTS, invariance, variants_of
+from nmt_cli.commands.model_checks.shares import row_of
+from nmt_cli.commands.model_checks.texts import Case
+from nmt_cli.commands.model_checks.variants import VARIANTS, invariance, variants_of
 from nmt_cli.commands.model_checks.words import frequent_words, single_words
 from nmt_cli.saved.model_directory import find_model
 
 FORMATS = Path(__file__).parents[1] / "formats"
 CASES = [
     Case(
-        f"t:{n}",
-        Text(f'The café with number {n} in the old street is "open" today.', None),
+        f'The café with number {n} in the old street is "open" today.',
+        None,
         ("en", "de"),
+        f"t:{n}",
     )
     for n in range(1, 31)
 ]
@@ -34,7 +35,7 @@ SHOWS: dict[str, re.Pattern[str]] = {
     "doubled_blanks": re.compile("with  number"),
     "typographic_quotes": re.compile("is “open” today"),
     "decomposed_letters": re.compile("cafe\u0301"),
-    JOINED: re.compile(r"today\. The"),
+    "joined_sentences": re.compile(r"today\. The"),
 }
 
 
@@ -46,22 +47,21 @@ def robust(source):
 
 
 def rows(model, **limits):
-    variants = variants_of(CASES)
-    texts = {case.text for case in CASES} | {v.text for each in variants.values() for v in each}
-    judge = Judge([{text: model(text.source) for text in texts}], may_be_worse=False)
-    found = invariance(variants, judge, {**LIMITS["invariance"], "min_chrf": 50, **limits})
-    return {row.name: row for row in found}
+    checks = list(invariance(CASES, {**LIMITS["invariance"], "min_chrf": 50, **limits}))
+    cases = [*CASES, *(case for check in checks for case in check.cases)]
+    translations = {case.text: model(case.source) for case in cases}
+    return {each.name: row_of(each, [translations], may_be_worse=False) for each in checks}
 
 
 def test_every_variant_has_a_witness():
-    assert {*SHOWS, "typing_errors"} == {*VARIANTS, JOINED}
+    assert {*SHOWS, "typing_errors"} == {*VARIANTS}
 
 
 def test_a_model_that_does_not_mind_passes():
     found = rows(robust, **dict.fromkeys(VARIANTS, 0), min_chrf=99)
     assert {name: (row.lines, row.value, row.problems) for name, row in found.items()} == {
         **dict.fromkeys(VARIANTS, (30, 0, [])),
-        JOINED: (15, 0, []),
+        "joined_sentences": (15, 0, []),
     }
 
 
@@ -80,14 +80,13 @@ def test_a_model_that_minds_one_variant_fails_there_alone(name):
 
 
 def test_typing_errors_are_found_and_the_same_each_time():
-    sources = [each.text.source for each in variants_of(CASES)["typing_errors"]]
-    assert sources == [each.text.source for each in variants_of(CASES)["typing_errors"]]
+    variant = VARIANTS["typing_errors"]
+    sources = [each.source for each in variants_of(CASES, variant)]
+    assert sources == [each.source for each in variants_of(CASES, variant)]
     for case, source in zip(CASES, sources, strict=True):
-        words = zip(case.text.source.split(), source.split(), strict=True)
+        words = zip(case.source.split(), source.split(), strict=True)
         assert 1 <= sum(one != other for one, other in words) <= 5
-    texts = {case.text.source for case in CASES} | {
-        unicodedata.normalize("NFC", s) for s in sources
-    }
+    texts = {case.source for case in CASES} | {unicodedata.normalize("NFC", s) for s in sources}
     model = rows(lambda source: WRONG if source in sources else robust(source))
     assert model["typing_errors"].value == 100
     assert len(texts) == 60
@@ -109,7 +108,7 @@ def test_the_worst_drop_comes_first_and_the_limit_of_chrf_counts():
 
 def test_variants_of_long_sets_are_taken_from_all_of_it():
     many = [CASES[0]._replace(place=str(n)) for n in range(1000)]
-    chosen = [each.cases[0].place for each in variants_of(many)["upper_case"]]
+    chosen = [each.place for each in variants_of(many, VARIANTS["upper_case"])]
     assert chosen == [str(n) for n in range(0, 1000, 10)]
 
 
@@ -125,21 +124,18 @@ def model(tmp_path_factory):
 
 def test_words_are_the_most_frequent_ones_in_their_most_frequent_forms():
     sources = ["The dog, the cat and the dog's 2 a.m. walk in Ulm_x.", "Ulm: a dog in the sun"]
-    cases = [Case("", Text(source, "<2de>"), ("en", "de")) for source in sources]
-    words = frequent_words(cases, "<2de>")
+    cases = [Case(source, "<2de>", ("en", "de")) for source in sources]
+    words = frequent_words(cases)
     assert {word.source for word in words[:2]} == {"the", "dog"}
     assert words[2].source == "in"
     assert {word.source for word in words[3:]} == {"cat", "and", "walk", "Ulm", "sun"}
     assert {word.tag for word in words} == {"<2de>"}
-    many = [
-        Case("", Text(f"{chr(97 + n % 26)}{chr(97 + n // 26)}", None), ("en", "de"))
-        for n in range(300)
-    ]
-    assert len(frequent_words(many, None)) == 200
+    many = [Case(f"{chr(97 + n % 26)}{chr(97 + n // 26)}", None, ("en", "de")) for n in range(300)]
+    assert len(frequent_words(many)) == 200
 
 
 def test_single_words_that_grow_or_are_guessed_are_found(model):
-    words = [Text(word, None) for word in ("eel", "mole", "lark", "jay", "ibis")]
+    words = [Case(word, None, ("en", "de")) for word in ("eel", "mole", "lark", "jay", "ibis")]
     pieces = [
         [
             piece
@@ -151,8 +147,9 @@ def test_single_words_that_grow_or_are_guessed_are_found(model):
     known = [model.tokenizer.decode([int(piece) for piece in each]) for each in pieces]
 
     def values(translations, limits=NO_LIMITS):
-        texts = dict(zip(words, translations, strict=True))
-        found = list(single_words(words, model, Judge([texts], False), limits))
+        texts = dict(zip((word.text for word in words), translations, strict=True))
+        checks = single_words(words, model, limits)
+        found = [row_of(check, [texts], may_be_worse=False) for check in checks]
         return [(row.name, row.value) for row in found], [row.problems for row in found]
 
     first = [" ".join(each.split()[:2]) for each in known]
@@ -167,7 +164,8 @@ def test_single_words_that_grow_or_are_guessed_are_found(model):
 
 def test_without_a_lexicon_only_the_length_counts():
     model = find_model(FORMATS / "format_2/whitespace/run/average")
-    words = [Text("eel", None)]
-    rows = list(single_words(words, model, Judge([{words[0]: "a b c d"}], False), NO_LIMITS))
+    words = [Case("eel", None, ("en", "de"))]
+    checks = single_words(words, model, NO_LIMITS)
+    rows = [row_of(each, [{words[0].text: "a b c d"}], may_be_worse=False) for each in checks]
     assert [(row.name, row.lines, row.value) for row in rows] == [("long", 1, 100)]
     assert set(NO_LIMITS) == {"long", "not_in_lexicon"}

@@ -1,6 +1,7 @@
 """Checks of single translations: what is kept of the source, and gross faults.
 
-Each is a function of a line. It returns whether the line fails, or None if it does not apply.
+Each is a function of a line and its translation. It returns whether that fails, or None if the
+check does not apply to the line.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
-from nmt_cli.commands.model_checks.results import Row
-from nmt_cli.commands.model_checks.shares import Judge, Judged
+from nmt_cli.commands.model_checks.shares import Check, Judged
 from nmt_cli.commands.model_checks.texts import Case, Translations, short_ones
 from nmt_cli.corpus.text.augmentation import END_PUNCTUATION
 from nmt_cli.corpus.text.filters import share_repeated
@@ -46,21 +45,7 @@ PROBES = {
 }
 
 
-class Line(NamedTuple):
-    """A source and its translation; a reference if there is one."""
-
-    source: str
-    translation: str
-    reference: str | None
-    languages: tuple[str, str]
-
-    @property
-    def correct(self) -> Sequence[str]:
-        """The texts whose features a translation may have: the source and the reference."""
-        return [self.source, *([] if self.reference is None else [self.reference])]
-
-
-Check = Callable[[Line], bool | None]
+Fault = Callable[[Case, str], bool | None]  # whether a translation has it
 
 
 def _found(patterns: Iterable[str], text: str) -> tuple[str, ...]:
@@ -83,50 +68,50 @@ FEATURES: dict[str, Callable[[str], Hashable]] = {
 }
 
 
-def _keeps(feature: Callable[[str], Hashable], line: Line) -> bool | None:
+def _keeps(feature: Callable[[str], Hashable], line: Case, translation: str) -> bool | None:
     if not feature(line.source):
         return None
-    return feature(line.translation) not in map(feature, line.correct)
+    return feature(translation) not in map(feature, line.correct)
 
 
-def _numbers(line: Line) -> bool | None:
+def _numbers(line: Case, translation: str) -> bool | None:
     if not any(map(str.isdigit, line.source)):
         return None
-    others = (has_other_digits(each, line.translation, line.languages) for each in line.correct)
+    others = (has_other_digits(each, translation, line.languages) for each in line.correct)
     return all(others)
 
 
-def _empty(line: Line) -> bool:
-    return is_blank(line.translation)
+def _empty(line: Case, translation: str) -> bool:
+    return is_blank(translation)
 
 
-def _untranslated(line: Line) -> bool | None:
-    source, translation = line.source.strip(), line.translation.strip()
+def _untranslated(line: Case, translation: str) -> bool | None:
+    source = line.source.strip()
     is_short = len(source.split()) < FEWEST_WORDS and len(source) < SHORT
     if is_short or (line.reference is not None and source == line.reference.strip()):
         return None
-    return source == translation
+    return source == translation.strip()
 
 
-def _language(line: Line) -> bool:
+def _language(line: Case, translation: str) -> bool:
     def is_other(text: str) -> bool:
         return is_of_other_script(text, line.languages[1]) or is_of_other_language(
             line.source, text, line.languages
         )
 
-    return is_other(line.translation) and not (line.reference and is_other(line.reference))
+    return is_other(translation) and not (line.reference and is_other(line.reference))
 
 
-def _length(line: Line) -> bool | None:
-    if line.reference is None or is_blank(line.translation):
+def _length(line: Case, translation: str) -> bool | None:
+    if line.reference is None or is_blank(translation):
         return None if line.reference is None else False  # it counts as empty
-    shorter, longer = sorted(map(len, (line.translation, line.reference)))
+    shorter, longer = sorted(map(len, (translation, line.reference)))
     return longer > MOST_TIMES_AS_LONG * max(shorter, SHORT)
 
 
-def _repetition(line: Line) -> bool:
+def _repetition(line: Case, translation: str) -> bool:
     usual = max(map(share_repeated, line.correct, line.languages))
-    return share_repeated(line.translation, line.languages[1]) > usual + MOST_REPEATED
+    return share_repeated(translation, line.languages[1]) > usual + MOST_REPEATED
 
 
 def _end_of(text: str) -> str:
@@ -134,8 +119,8 @@ def _end_of(text: str) -> str:
     return next((marks for marks in END_PUNCTUATION if last and last in marks), "")
 
 
-def _end_punctuation(line: Line) -> bool:
-    return _end_of(line.translation) not in map(_end_of, line.correct)
+def _end_punctuation(line: Case, translation: str) -> bool:
+    return _end_of(translation) not in map(_end_of, line.correct)
 
 
 def _is_balanced(text: str) -> bool:
@@ -148,12 +133,12 @@ def _is_balanced(text: str) -> bool:
     return not open_ones and len(DOUBLE_QUOTES.findall(text)) % 2 == 0
 
 
-def _brackets_and_quotes(line: Line) -> bool | None:
-    return not _is_balanced(line.translation) if any(map(_is_balanced, line.correct)) else None
+def _brackets_and_quotes(line: Case, translation: str) -> bool | None:
+    return not _is_balanced(translation) if any(map(_is_balanced, line.correct)) else None
 
 
 # In the order of the table, by the names of their limits.
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, Fault] = {
     "empty": _empty,
     "untranslated": _untranslated,
     "language": _language,
@@ -174,52 +159,41 @@ SHARES: dict[str, float | None] = {
 }
 
 
-def terms_of(glossary: Glossary) -> Check:
+def terms_of(glossary: Glossary) -> Fault:
     """Return the check that the terms of a glossary are rendered."""
 
-    def check(line: Line) -> bool | None:
+    def check(line: Case, translation: str) -> bool | None:
         found = glossary.found_in(line.source)
-        return any(term.form_in(line.translation) is None for term in found) if found else None
+        return any(term.form_in(translation) is None for term in found) if found else None
 
     return check
 
 
 def probes(cases: Sequence[Case]) -> list[Case]:
     """Return lines with numbers, URLs and so on, of each kind that few of the lines have."""
-    added, repeated = list[Case](), short_ones(cases)[:NUM_PROBES]
-    for name, form in PROBES.items():
-        lines = (Line(case.text.source, "", None, case.languages) for case in cases)
-        if sum(CHECKS[name](line) is not None for line in lines) < NUM_PROBES:
-            added += (
-                case._replace(
-                    place=f"{case.place} with {name}",
-                    text=case.text._replace(source=form.replace("…", case.text.source)),
-                    reference=None,
-                )
-                for case in repeated
-            )
-    return added
+    return [
+        case._replace(
+            source=form.replace("…", case.source), place=f"{case.place} with {name}", reference=None
+        )
+        for name, form in PROBES.items()
+        if sum(CHECKS[name](case, "") is not None for case in cases) < NUM_PROBES
+        for case in short_ones(cases)[:NUM_PROBES]
+    ]
 
 
 def behaviour(
-    cases: Sequence[Case],
-    judge: Judge,
-    limits: Mapping[str, float | None],
-    glossary: Glossary | None,
-) -> Iterator[Row]:
-    """Yield a row for each check of the lines and the probes."""
+    cases: Sequence[Case], limits: Mapping[str, float | None], glossary: Glossary | None
+) -> Iterator[Check]:
+    """Yield each check of the lines and the probes."""
     scorer = chrf_scorer()
     checks = CHECKS if glossary is None else {**CHECKS, "terms": terms_of(glossary)}
 
-    def judged(check: Check, case: Case, models: Translations) -> Judged | None:
-        translation = models.get(case.text, "")
-        fails = check(Line(case.text.source, translation, case.reference, case.languages))
-        if fails is None:
-            return None
-        badness = 0.0
-        if fails and case.reference is not None:
-            badness = 100 - scorer.scores_of_each([translation], [[case.reference]])[0][0]
-        return Judged(fails, case.shown(translation), badness)
+    def judged(check: Fault, case: Case, models: Translations) -> Judged | None:
+        translation = models[case.text]
+        fails = check(case, translation)
+        if not fails or case.reference is None:
+            return None if fails is None else Judged(fails)
+        return Judged(fails, 100 - scorer.scores_of_each([translation], [[case.reference]])[0][0])
 
     for name, check in checks.items():
-        yield judge.share("behaviour", name, cases, partial(judged, check), limits[name])
+        yield Check("behaviour", name, limits[name], cases, partial(judged, check))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nmt_cli.commands.model_checks.results import Example, Row
+from nmt_cli.commands.model_checks.results import Row
 from nmt_cli.commands.model_checks.shares import MOST_EXAMPLES
 from nmt_cli.commands.model_checks.texts import TestSet, Translations
 from nmt_cli.commands.scoring.system_comparison import Comparison, NamedText, p_value_text
@@ -16,35 +16,41 @@ def quality(
     one: TestSet, models: Sequence[Translations], limits: Mapping[str, Any]
 ) -> Iterator[Row]:
     """Yield the rows of BLEU and chrF2 of a set; ``models`` are MODEL's translations and OLD's."""
-    texts = [[each.get(case.text, "") for case in one.cases] for each in models]
-    references = [one.references.lines]
-    tokenizer = one.references.tokenizer
+    texts = [[each[case.text] for case in one.cases] for each in models]
+    references, tokenizer = [one.references.lines], one.references.tokenizer
     if tokenizer.remark is not None:
         logs.warning(
             f"{one.name}: BLEU takes the tokenizer {tokenizer.tokenize}: {tokenizer.remark}"
         )
-    scorers = bleu_scorer(tokenizer.tokenize), chrf_scorer()
-    rows = [
-        Row("quality", f"{one.name} {each.name}", len(one.cases), None, unit=each.name)
-        for each in scorers
+    chrf = chrf_scorer()
+    scorers = bleu_scorer(tokenizer.tokenize), chrf
+    of_lines = zip(*(chrf.scores_of_each(each, references)[0] for each in texts), strict=True)
+    # The lines of the lowest chrF, or those that lost most of OLD's.
+    scored = zip(of_lines, one.cases, strict=True)
+    worst = sorted(scored, key=lambda line: line[0][0] - sum(line[0][1:]))[:MOST_EXAMPLES]
+    examples = [
+        case.example(models, {"chrF2": ", OLD ".join(f"{score:.2f}" for score in both)})
+        for both, case in worst
     ]
-    if len(models) == 1:
-        rows = [
-            row._replace(value=scorer.score(texts[0], references).score)
-            for row, scorer in zip(rows, scorers, strict=True)
-        ]
-    else:
-        systems = [NamedText("OLD", texts[1]), NamedText("MODEL", texts[0])]
-        resampling = Resampling.chosen(None, None, None)
-        compared = Comparison.of(systems, references, scorers, resampling)
-        for place, outcome in enumerate(compared.outcomes):
-            old, new = outcome.systems
-            rows[place] = rows[place]._replace(
-                value=new.score, old=old.score, p_value=new.p_value, verdict=new.verdict
-            )
-    worst = _worst(one, texts, scorers[1])
-    for row, scorer in zip(rows, scorers, strict=True):
-        yield _limited(row, scorer.key, limits)._replace(examples=worst)
+    row = Row("quality", one.name, len(one.cases), None, examples=examples)
+    for scorer, figures in zip(scorers, _figures(texts, references, scorers), strict=True):
+        name = f"{one.name} {scorer.name}"
+        row = row._replace(name=name, unit=scorer.name, **figures)
+        yield _limited(row, scorer.key, limits)
+
+
+def _figures(
+    texts: Sequence[Sequence[str]], references: Sequence[Sequence[str]], scorers: Sequence[Scorer]
+) -> list[dict[str, Any]]:
+    """Return the scores of MODEL for a row of each metric and, if there is OLD, its own."""
+    if len(texts) == 1:
+        return [{"value": scorer.score(texts[0], references).score} for scorer in scorers]
+    systems = NamedText("OLD", texts[1]), NamedText("MODEL", texts[0])
+    compared = Comparison.of(systems, references, scorers, Resampling.chosen(None, None, None))
+    return [
+        {"value": new.score, "old": old.score, "p_value": new.p_value, "verdict": new.verdict}
+        for old, new in (outcome.systems for outcome in compared.outcomes)
+    ]
 
 
 def _limited(row: Row, key: str, limits: Mapping[str, Any]) -> Row:
@@ -62,17 +68,3 @@ def _limited(row: Row, key: str, limits: Mapping[str, Any]) -> Row:
     shown = {"at least {:g}": least, "OLD - {:g}": loss}
     limit = ", ".join(form.format(each) for form, each in shown.items() if each is not None)
     return row._replace(limit=limit, problems=problems)
-
-
-def _worst(one: TestSet, texts: Sequence[Sequence[str]], scorer: Scorer) -> list[Example]:
-    """Return the lines of the lowest chrF, or those that lost most of OLD's."""
-    scores = [scorer.scores_of_each(each, [one.references.lines])[0] for each in texts]
-    gains = [each[0] - (each[1] if len(each) > 1 else 0.0) for each in zip(*scores, strict=True)]
-    return [
-        {
-            **one.cases[place].shown(texts[0][place]),
-            **({"OLD": texts[1][place]} if len(texts) > 1 else {}),
-            "chrF2": ", OLD ".join(f"{side[place]:.2f}" for side in scores),
-        }
-        for place in sorted(range(len(gains)), key=gains.__getitem__)[:MOST_EXAMPLES]
-    ]

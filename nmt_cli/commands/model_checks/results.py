@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nmt_cli.commands.model_checks.texts import Example
 from nmt_cli.commands.scoring.system_comparison import p_value_text
 from nmt_cli.files.lines import one_line
 from nmt_cli.messages.figures import aligned, counted
@@ -20,8 +21,6 @@ COSTS = {  # by their keys
 }
 HEADINGS = "check", "lines", "MODEL", "OLD", "p", "limit", ""
 OF_OLD = {3, 4}  # places of headings
-
-Example = Mapping[str, str]  # texts by what they are
 
 
 class Row(NamedTuple):

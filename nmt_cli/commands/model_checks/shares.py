@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import comb
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from nmt_cli.commands.model_checks.results import Example, Row
-from nmt_cli.commands.model_checks.texts import Translations
+from nmt_cli.commands.model_checks.results import Row
+from nmt_cli.commands.model_checks.texts import Case, Example, Translations
 from nmt_cli.commands.scoring.system_comparison import p_value_text
 from nmt_cli.metrics.significance import Verdict
 
@@ -16,72 +16,55 @@ MOST_EXAMPLES = 5
 # would often be called worse by chance.
 LEVEL = 0.01
 
-T = TypeVar("T")
-
 
 class Judged(NamedTuple):
     """What a check found in one line."""
 
     fails: bool
-    example: Example
     badness: float = 0.0  # the worst of those that fail are shown
+    more: Example | None = None  # what is shown beside the texts
 
 
-class Judge(NamedTuple):
-    """Applies checks to the translations of MODEL and, if there is one, of OLD."""
+class Check(NamedTuple):
+    """What finds the lines that fail, among those that it applies to."""
 
-    models: Sequence[Translations]  # MODEL's, and OLD's
-    may_be_worse: bool
-
-    def share(
-        self,
-        group: str,
-        name: str,
-        items: Iterable[T],
-        judge: Callable[[T, Translations], Judged | None],
-        limit: float | None,
-    ) -> Row:
-        """Return the row of a check, which applies to the items where ``judge`` is not None.
-
-        Whether it is None depends on the item alone, so it is the same for both models.
-        """
-        found = ([judge(item, each) for each in self.models] for item in items)
-        lines = [[each for each in both if each is not None] for both in found if both[0]]
-        row = Row(
-            group, name, len(lines), None, limit="" if limit is None else f"{100 * limit:g} %"
-        )
-        if not lines:
-            return row
-        fails = [[each.fails for each in side] for side in zip(*lines, strict=True)]
-        shares = [sum(side) / len(lines) for side in fails]
-        p_value, verdict = sign_test(*fails) if len(fails) > 1 else (None, None)
-        problems = []
-        if limit is not None and shares[0] > limit:
-            problems.append(
-                f"{sum(fails[0]):,} of {len(lines):,} lines fail, at most {limit:.2%} may"
-            )
-        if verdict == "worse" and not self.may_be_worse:
-            problems.append(
-                f"significantly more lines fail than with OLD (p {p_value_text(p_value)})"
-            )
-        return row._replace(
-            value=100 * shares[0],
-            old=100 * shares[1] if len(shares) > 1 else None,
-            p_value=p_value,
-            verdict=verdict,
-            problems=problems,
-            examples=_worst(lines),
-        )
+    group: str
+    name: str
+    limit: float | None  # the largest share of lines that may fail
+    cases: Sequence[Case]
+    # None where it does not apply, which depends on the case alone.
+    judge: Callable[[Case, Translations], Judged | None]
 
 
-def _worst(lines: Sequence[Sequence[Judged]]) -> list[Example]:
-    """Return the worst lines that fail, those first that do not fail with OLD."""
-    failed = [both for both in lines if both[0].fails]
-    failed.sort(key=lambda both: (both[-1].fails and len(both) > 1, -both[0].badness))
-    return [
-        {**both[0].example, **({"OLD": both[1].example["translation"]} if len(both) > 1 else {})}
-        for both in failed[:MOST_EXAMPLES]
+def row_of(check: Check, models: Sequence[Translations], *, may_be_worse: bool) -> Row:
+    """Return what a check found in the translations of MODEL and, if there is one, of OLD."""
+    group, name, limit, cases, judge = check
+    found = ((case, [judge(case, each) for each in models]) for case in cases)
+    lines = [(case, [each for each in both if each]) for case, both in found if both[0]]
+    row = Row(group, name, len(lines), None, limit="" if limit is None else f"{100 * limit:g} %")
+    if not lines:
+        return row
+    fails = [
+        [each.fails for each in side] for side in zip(*(both for _, both in lines), strict=True)
     ]
+    share, old = [*(sum(side) / len(lines) for side in fails), None][:2]
+    p_value, verdict = (None, None) if old is None else sign_test(*fails)
+    problems = []
+    if limit is not None and share > limit:
+        problems.append(f"{sum(fails[0]):,} of {len(lines):,} lines fail, at most {limit:.2%} may")
+    if verdict == "worse" and not may_be_worse:
+        problems.append(f"significantly more lines fail than with OLD (p {p_value_text(p_value)})")
+    failed = [(case, both) for case, both in lines if both[0].fails]
+    # Those first that do not fail with OLD.
+    worst = sorted(failed, key=lambda line: (line[1][-1].fails, -line[1][0].badness))
+    return row._replace(
+        value=100 * share,
+        old=None if old is None else 100 * old,
+        p_value=p_value,
+        verdict=verdict,
+        problems=problems,
+        examples=[case.example(models, both[0].more) for case, both in worst[:MOST_EXAMPLES]],
+    )
 
 
 def sign_test(ours: Sequence[bool], old: Sequence[bool]) -> tuple[float, Verdict]:

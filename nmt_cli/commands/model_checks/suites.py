@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.commands.model_checks.results import Row
-from nmt_cli.commands.model_checks.shares import Judge, Judged
-from nmt_cli.commands.model_checks.texts import Case, TestSet, Text, Translations
+from nmt_cli.commands.model_checks.shares import Check, Judged
+from nmt_cli.commands.model_checks.texts import Case, TestSet, Translations
 from nmt_cli.corpus.references import References, fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Term
 from nmt_cli.files.lines import is_blank, one_line
@@ -47,10 +46,10 @@ def has_match(pattern: str, text: str) -> bool | None:
 
 
 class Suite(NamedTuple):
-    """A suite, and its lines as texts to translate."""
+    """A suite: its lines as texts to translate, and what is wanted of each."""
 
     name: str
-    cases: Sequence[tuple[SuiteCase, Case]]
+    cases: Mapping[Case, SuiteCase]
 
     @classmethod
     def read(cls, path: Path, tag: str | None, languages: tuple[str, str]) -> Suite:
@@ -63,37 +62,33 @@ class Suite(NamedTuple):
                 except ValueError as error:
                     raise UserError(f"{path}:{number}: {key}: {error}.") from None
         name = printable(one_line(path.name.split(".")[0]))
-        return cls(
-            name,
-            [
-                (case, Case(f"{name}:{n}", Text(case.source, tag), languages, case.reference))
-                for n, case in cases.items()
-                if not is_blank(case.source)
-            ],
-        )
+        found = {
+            Case(case.source, tag, languages, f"{name}:{number}", case.reference): case
+            for number, case in cases.items()
+            if not is_blank(case.source)
+        }
+        return cls(name, found)
 
     def as_set(self) -> TestSet:
         """Return its lines with references as a test set."""
-        cases = [case for _, case in self.cases if case.reference is not None]
+        cases = [case for case in self.cases if case.reference is not None]
         references = [case.reference or "" for case in cases]
         return TestSet(self.name, cases, References(references, fitting_tokenizer(references)))
 
-    def rows(self, judge: Judge, limit: float | None) -> Iterator[Row]:
-        """Yield a row for each category."""
+    def checks(self, limit: float | None) -> Iterator[Check]:
+        """Yield a check for each category."""
         too_slow = set[str]()
 
-        def judged(pair: tuple[SuiteCase, Case], models: Translations) -> Judged | None:
-            wanted, case = pair
+        def judged(case: Case, models: Translations) -> Judged | None:
+            wanted = self.cases[case]
             if not (wanted.patterns or wanted.any_of or wanted.none_of):
                 return None
-            translation = models.get(case.text, "")
-            problems = list(_problems(wanted, translation, too_slow))
-            example = {**case.shown(translation), "problem": "; ".join(problems)}
-            return Judged(bool(problems), example, len(problems))
+            problems = list(_problems(wanted, models[case.text], too_slow))
+            return Judged(bool(problems), len(problems), {"problem": "; ".join(problems)})
 
-        for category in dict.fromkeys(wanted.category for wanted, _ in self.cases):
-            own = [pair for pair in self.cases if pair[0].category == category]
-            yield judge.share(f"suite {self.name}", category, own, judged, limit)
+        for category in dict.fromkeys(wanted.category for wanted in self.cases.values()):
+            own = [case for case, wanted in self.cases.items() if wanted.category == category]
+            yield Check(f"suite {self.name}", category, limit, own, judged)
 
 
 def _problems(wanted: SuiteCase, translation: str, too_slow: set[str]) -> Iterator[str]:

@@ -27,38 +27,43 @@ AT_ONCE = 1024  # lines, so that the progress shows
 MOST_CHARACTERS = 1000  # of a line that is translated again in other forms
 
 
-class Text(NamedTuple):
-    """A text to translate, with the tag in front of it."""
-
-    source: str
-    tag: str | None
-
-
+Text = tuple[str, str | None]  # to translate, and the tag in front of it
 Translations = Mapping[Text, str]  # of all texts, by one model
+Example = Mapping[str, str]  # texts by what they are
 
 
 class Case(NamedTuple):
-    """A line, and what is known about its translation."""
+    """A text to translate, and what is known about its translation."""
 
-    place: str  # for people
-    text: Text
+    source: str
+    tag: str | None
     languages: tuple[str, str]
+    place: str | None = None  # for people
     reference: str | None = None
+    unchanged: tuple[Case, ...] = ()  # what this one is a variant of
 
-    def shown(self, translation: str) -> dict[str, str]:
-        """Return the texts of an example."""
-        reference = {} if self.reference is None else {"reference": self.reference}
-        return {
-            "line": self.place,
-            "source": self.text.source,
-            "translation": translation,
-            **reference,
-        }
+    @property
+    def text(self) -> Text:
+        """The text, as it is translated."""
+        return self.source, self.tag
+
+    @property
+    def correct(self) -> Sequence[str]:
+        """The texts whose features a translation may have: the source and the reference."""
+        return [self.source, *([] if self.reference is None else [self.reference])]
+
+    def example(self, models: Sequence[Translations], more: Example | None) -> Example:
+        """Return what is shown of it: ``more``, and the translations by MODEL and OLD."""
+        names = "line", "source", "translation", "reference", "OLD"
+        translation, old = [*(each[self.text] for each in models), None][:2]
+        texts = self.place, self.source, translation, self.reference, old
+        shown = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
+        return {**shown, **(more or {})}
 
 
 def short_ones(cases: Iterable[Case]) -> list[Case]:
     """Return the lines that are translated again in other forms: long ones take minutes."""
-    return [case for case in cases if len(case.text.source) <= MOST_CHARACTERS]
+    return [case for case in cases if len(case.source) <= MOST_CHARACTERS]
 
 
 class TestSet(NamedTuple):
@@ -100,7 +105,7 @@ def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) 
         )
         name, own = one.name or kind, one.languages or languages
         cases = [
-            Case(f"{name}:{number}", Text(source, one.tag or tag), own, reference)
+            Case(source, one.tag or tag, own, f"{name}:{number}", reference)
             for number, ((source, _), reference) in enumerate(
                 zip(pairs, references.lines, strict=True), 1
             )
@@ -114,19 +119,19 @@ def translate(
 ) -> Translations:
     """Return the translation of each text by ``model``, in this process, so always the same.
 
-    That of a text that failed is empty; a warning counts these. ``options`` are those of
-    ``Translator.load``. Raises UserError if the model or an option is wrong.
+    That of a blank text is empty, and that of one that failed; a warning counts these. ``options``
+    are those of ``Translator.load``. Raises UserError if the model or an option is wrong.
     """
-    wanted = [text for text in dict.fromkeys(texts) if not is_blank(text.source)]
+    found = dict.fromkeys(texts, "")
+    wanted = [text for text in found if not is_blank(text[0])]
     set_num_threads(threads)
-    translator, found = Translator.load(model, **options), dict[Text, str]()
-    errors = list[str]()
+    translator, errors = Translator.load(model, **options), list[str]()
     with logs.progress("Translating", "lines", len(wanted)) as counter:
         for start in range(0, len(wanted), AT_ONCE):
             window = wanted[start : start + AT_ONCE]
             requests = [
-                Request(each.source, line=number, tag=each.tag)
-                for number, each in enumerate(window, start + 1)
+                Request(source, line=number, tag=tag)
+                for number, (source, tag) in enumerate(window, start + 1)
             ]
             translations = translator.translate_window(requests)
             found.update(zip(window, (each.text for each in translations), strict=True))

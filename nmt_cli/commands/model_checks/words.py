@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from nmt_cli.commands.model_checks.results import Row
-from nmt_cli.commands.model_checks.shares import Judge, Judged
-from nmt_cli.commands.model_checks.texts import Case, Text, Translations
+from nmt_cli.commands.model_checks.shares import Check, Judged
+from nmt_cli.commands.model_checks.texts import Case, Translations
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.saved.model_directory import Model
 
@@ -32,29 +31,29 @@ def is_unknown(model: Model, word: str, translation: str) -> bool:
     return set(tokenizer.pieces([*known])).isdisjoint({*own} - {SPACE_IN_PIECES})
 
 
-Check = Callable[[Model, str, str], bool]  # whether the translation of a word fails
-CHECKS: dict[str, Check] = {"long": is_long, "not_in_lexicon": is_unknown}
+Fault = Callable[[Model, str, str], bool]  # whether the translation of a word fails
+CHECKS: dict[str, Fault] = {"long": is_long, "not_in_lexicon": is_unknown}
 
 
-def frequent_words(cases: Sequence[Case], tag: str | None) -> list[Text]:
+def frequent_words(cases: Sequence[Case]) -> list[Case]:
     """Return the most frequent words of the lines, each in the form that is the most frequent."""
-    words = Counter(word for case in cases for word in WORD.findall(case.text.source))
+    words = Counter(word for case in cases for word in WORD.findall(case.source))
     forms: dict[str, str] = {}
     for word, _ in words.most_common():
         forms.setdefault(word.casefold(), word)
-    return [Text(word, tag) for word in list(forms.values())[:MOST_WORDS]]
+    _, tag, languages, *_ = cases[0]
+    return [Case(word, tag, languages) for word in list(forms.values())[:MOST_WORDS]]
 
 
 def single_words(
-    words: Sequence[Text], model: Model, judge: Judge, limits: Mapping[str, float | None]
-) -> Iterator[Row]:
-    """Yield the rows of long translations and, if MODEL has a lexicon, of those not in it."""
+    words: Sequence[Case], model: Model, limits: Mapping[str, float | None]
+) -> Iterator[Check]:
+    """Yield the checks for long translations and, if MODEL has a lexicon, for those not in it."""
 
-    def judged(fails: Check, word: Text, models: Translations) -> Judged:
-        translation = models.get(word, "")
-        example = {"source": word.source, "translation": translation}
-        return Judged(fails(model, word.source, translation), example, len(translation))
+    def judged(fails: Fault, word: Case, models: Translations) -> Judged:
+        translation = models[word.text]
+        return Judged(fails(model, word.source, translation), len(translation))
 
     for name, check in CHECKS.items():
         if check is is_long or model.lexicon is not None:
-            yield judge.share("single words", name, words, partial(judged, check), limits[name])
+            yield Check("single words", name, limits[name], words, partial(judged, check))
