@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from nmt_cli.commands.distilling.measuring import System, num_bytes
 from nmt_cli.commands.model_checks.texts import Text
@@ -16,8 +16,9 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.saved.model_directory import Model
 
-ROUNDS = 3  # of both models in turn, so that another load on the machine meets both of them
 TIMED_LINES = 200
+ROUNDS = 3  # of both models in turn, so that another load on the machine meets both of them
+BEST = {"lines_per_second": max, "ms_of_one_line": min, "megabytes_in_memory": min}  # of the rounds
 
 
 def cost_of(
@@ -27,36 +28,32 @@ def cost_of(
 
     ``options`` are those of a translator, with its device. Raises UserError if a process dies.
     """
-    found: list[list[dict[str, float]]] = [[] for _ in models]
+    rounds = []
     with logs.progress("Timing", "processes", ROUNDS * len(models)) as counter:
-        for _ in range(ROUNDS):
-            for model, figures in zip(models, found, strict=True):
-                asked = [str(model.path), list(texts[:TIMED_LINES]), dict(options)]
-                done = subprocess.run(
-                    python_command(PROGRAM),
-                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy's, as in translate
-                    input=json.dumps(asked),
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    check=False,
-                )
-                if done.returncode:
-                    raise UserError(
-                        f"the process that timed {model.path} ended with status {done.returncode}; "
-                        "--no-cost leaves the times out."
-                    )
-                figures.append(json.loads(done.stdout))
-                counter.advance(1)
-    return [
-        {
-            "lines_per_second": max(each["lines_per_second"] for each in figures),
-            "ms_of_one_line": min(each["ms_of_one_line"] for each in figures),
-            "megabytes_in_memory": min(each["megabytes_in_memory"] for each in figures),
-            "megabytes_on_disk": _megabytes_on_disk(model, options["precision"]),
-        }
-        for model, figures in zip(models, found, strict=True)
-    ]
+        for model in [*models] * ROUNDS:
+            rounds.append(_timed(model, texts[:TIMED_LINES], options))
+            counter.advance(1)
+    found = []
+    for place, model in enumerate(models):
+        own = rounds[place :: len(models)]
+        system = System("", [model.path], options["precision"], model.uses_shortlist)
+        figures = {key: best(each[key] for each in own) for key, best in BEST.items()}
+        found.append({**figures, "megabytes_on_disk": round(num_bytes(system) / 1e6, 2)})
+    return found
 
 
-def _megabytes_on_disk(model: Model, precision: str) -> float:
-    return round(num_bytes(System("", [model.path], precision, model.uses_shortlist)) / 1e6, 2)
+def _timed(model: Model, texts: Sequence[Text], options: Mapping[str, Any]) -> dict[str, float]:
+    done = subprocess.run(
+        python_command(PROGRAM),
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy's, as in translate
+        input=json.dumps([str(model.path), texts, options]),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise UserError(
+            f"the process that timed {model.path} ended with status {done.returncode}; "
+            "--no-cost leaves the times out."
+        )
+    return cast(dict[str, float], json.loads(done.stdout))

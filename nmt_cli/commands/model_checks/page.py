@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from nmt_cli.commands.model_checks.results import HEADINGS, PERCENT, Results, Row
+from nmt_cli.commands.model_checks.results import (
+    HEADINGS,
+    PERCENT,
+    Results,
+    Row,
+    with_other_examples,
+)
 from nmt_cli.report import frame
 
 OF_SOURCE, NO_TEXTS = {"source"}, {"line", "chrF2", "problem"}  # columns of examples
@@ -16,16 +22,16 @@ def as_html(results: Results, languages: tuple[str, str]) -> str:
 
 
 def _parts(results: Results, languages: tuple[str, str]) -> Iterator[str]:
-    verdicts = [row.verdict for row in results.rows]
+    verdicts = [row.verdict for row in results.checks]
     yield frame.tiles(
         [
             ("May be used", "no" if results.problems else "yes", results.verdict),
             *(
                 (row.label, f"{row.value:.2f}", "" if row.old is None else f"OLD {row.old:.2f}")
-                for row in results.rows
+                for row in results.checks
                 if row.unit != PERCENT
             ),
-            ("Checks", f"{len(results.rows):,}", "of MODEL's translations"),
+            ("Checks", f"{len(results.checks):,}", "of MODEL's translations"),
             *(
                 (f"Significantly {name}", f"{verdicts.count(name):,}", "than with OLD")
                 for name in ("better", "worse")
@@ -36,16 +42,14 @@ def _parts(results: Results, languages: tuple[str, str]) -> Iterator[str]:
     if results.problems:
         yield frame.section("Limits that are not met", *map(frame.note, results.problems))
     for group, rows in results.groups().items():
-        table = frame.table(results.shown(HEADINGS), map(results.cells, rows))
+        table = frame.table(results.cells(HEADINGS), (results.cells(row.cells()) for row in rows))
         unit = [frame.note(f"Figures are {PERCENT}.")] if rows[0].unit == PERCENT else []
-        # Both scores of a set have the same worst lines.
-        shown = {id(row.examples): row for row in reversed(rows) if row.examples}
-        examples = [_examples(row, languages) for row in reversed(shown.values())]
+        examples = (_examples(row, languages) for row in with_other_examples(rows))
         yield frame.section(group.capitalize(), *unit, table, *examples)
     if results.notes:
         yield frame.section("Not checked", *map(frame.note, results.notes))
     if results.cost:
-        headings, *costs = results.cost_table()
+        headings, *costs = results.costs()
         yield frame.section("Cost", frame.table(headings, costs))
 
 
