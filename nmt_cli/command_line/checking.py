@@ -10,12 +10,12 @@ import click
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
 
-NAMED_SET = re.compile(r"(?P<name>[^=]*)=(?P<source>[^,]+),(?P<reference>[^,]+)")
+NAMED_SET = re.compile(r"(?P<name>[^=]*)=(?P<source>[^,]+),(?P<target>[^,]+)")
 NAME = re.compile(r"\w[\w-]{,39}", re.ASCII)  # as in recipes
 
 
-def parse_test(text: str) -> tuple[str, Path, Path]:
-    """Return name, source and reference of a test set. Raises ValueError for other text."""
+def parse_test(text: str) -> dict[str, str | Path]:
+    """Return name, source and target of a test set. Raises ValueError for other text."""
     match = NAMED_SET.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not NAME=SOURCE,REFERENCE, such as news=news.en,news.de.")
@@ -24,7 +24,7 @@ def parse_test(text: str) -> tuple[str, Path, Path]:
             f"the name {match['name']!r} must be 1 to 40 of the characters A-Z a-z 0-9 _ -, and "
             "not begin with -."
         )
-    return match["name"], Path(match["source"]), Path(match["reference"])
+    return match.groupdict() | {side: Path(match[side]) for side in ("source", "target")}
 
 
 @options.cli_command()

@@ -49,7 +49,7 @@ class CheckOptions:
     """The options of the command, with their defaults."""
 
     against: Path | None = None
-    tests: Sequence[tuple[str, Path, Path]] = ()  # names, sources and references
+    tests: Sequence[Mapping[str, str | Path]] = ()  # a name, a source and a target each
     suites: Sequence[Path] = ()
     terms: Path | None = None
     limits: Path | None = None
@@ -83,11 +83,9 @@ def run(model: Path, **keywords: Any) -> int:
     if options.output is not None:
         with file_appearing_whole(options.output, replace=options.force) as stream:
             stream.write(as_html(results, languages_of(found[0].settings.text)).encode())
-    text = results.as_table()
+    text = as_junit(results) if options.output_format == "junit" else results.as_table()
     if options.output_format == "json":
         text = json.dumps(results.as_figures(), indent=2)
-    elif options.output_format == "junit":
-        text = as_junit(results)
     StandardOutput().write(f"{text}\n".encode())
     return STATUS_LIMIT_NOT_MET if results.problems else 0
 
@@ -98,10 +96,7 @@ def _checked(
     limits: Mapping[str, Any],
     glossary: Glossary | None,
 ) -> Results:
-    files = [
-        HeldOutFiles(name=name, source=source, target=target)
-        for name, source, target in options.tests
-    ]
+    files = [HeldOutFiles.model_validate(each) for each in options.tests]
     sets = sets_of_files(files, found[0], options.tag)
     lines = [case for one in sets for case in one.cases if not is_blank(case.source)]
     _, tag, languages, *_ = lines[0]
@@ -125,24 +120,22 @@ def _checked(
     rows = [row for one in sets for row in quality(one, models, limits)]
     rows += (row_of(each, models, may_be_worse=limits["may_be_worse"]) for each in checks)
     model, old = str(found[0].path), str(found[1].path) if len(found) > 1 else None
-    notes = [*_notes(found[0], languages[1]), *_needless(limits, options)]
+    notes = [*_notes(found[0], languages[1], limits, options)]
     cost = [] if options.no_cost else cost_of(found, [case.text for case in probed], machine)
     return Results(model, old, rows, notes, cost)
 
 
-def _notes(model: Model, language: str) -> Iterator[str]:
-    """Yield what could not be checked, and why."""
+def _notes(
+    model: Model, language: str, limits: Mapping[str, Any], options: CheckOptions
+) -> Iterator[str]:
+    """Yield what could not be checked, and which limits could not be applied."""
     if model.lexicon is None:
         make = command("nmt-cli", "lexicon", model.path)
         yield f"Single words were not looked up: MODEL has no lexicon ({make} SOURCE TARGET)."
     if label_of(language) not in language_identifier().labels:
         yield f"Other languages show only by scripts: py3langid does not know {language}."
-
-
-def _needless(limits: Mapping[str, Any], options: CheckOptions) -> Iterator[str]:
-    """Yield what limits could not be applied."""
-    losses = limits["quality"]["max_bleu_loss"], limits["quality"]["max_chrf_loss"]
-    if options.against is None and any(each is not None for each in losses):
+    losses = {limits["quality"][f"max_{key}_loss"] for key in ("bleu", "chrf")}
+    if options.against is None and losses != {None}:
         yield f"What is lost to OLD has a limit in {options.limits}, but there is no --against OLD."
     if options.terms is None and limits["behaviour"]["terms"] is not None:
         yield f"behaviour.terms has a limit in {options.limits}, but there are no --terms FILE."

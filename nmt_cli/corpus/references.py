@@ -79,12 +79,14 @@ class References(NamedTuple):
     tokenizer: FittingTokenizer
 
 
-def references_of(recipe: Recipe, targets: Sequence[str]) -> References:
+def references_of(recipe: Recipe | None, targets: Sequence[str]) -> References:
     """Return the references in the form of translations, with pieces joined at the joiner.
 
     The tokenizer is validation.tokenize, or else none for text that is already in pieces or words,
-    or else the one that fits the references.
+    or else the one that fits the references. Without a recipe, they are plain text.
     """
+    if recipe is None:
+        return References([*targets], fitting_tokenizer(targets))
     lines = [joined_pieces(line, recipe.tokenizer.joiner) for line in targets]
     if recipe.validation.tokenize is not None:
         return References(lines, FittingTokenizer(recipe.validation.tokenize))

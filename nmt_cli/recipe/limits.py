@@ -1,6 +1,7 @@
 """The limits of ``nmt-cli check``: what a model may not pass to be used."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,9 +9,9 @@ from pydantic import Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from nmt_cli.messages.proposals import any_of, nearest
-from nmt_cli.recipe.reading.problem_messages import dotted, place_of, rule_of, shown
+from nmt_cli.recipe.reading.problem_messages import findings_of, rule_of, shown
 from nmt_cli.recipe.reading.recipe_files import read_text
-from nmt_cli.recipe.reading.yaml_tree import Finding, error_of, parse_yaml, shortened
+from nmt_cli.recipe.reading.yaml_tree import error_of, parse_yaml, shortened
 from nmt_cli.recipe.values import Flag, Number, Section
 
 Share = Annotated[Number, Field(ge=0, le=1)] | None  # of lines that may fail
@@ -40,14 +41,8 @@ def read_limits(path: Path | None, checks: Checks) -> dict[str, Any]:
         try:
             limits = section.model_validate({} if tree.value is None else tree.value)
         except ValidationError as error:
-            problems += (
-                Finding(
-                    place_of(each["loc"], tree.places),
-                    dotted(each["loc"]),
-                    text_of_problem(each, section),
-                )
-                for each in error.errors(include_url=False)
-            )
+            text_of = partial(text_of_problem, section)
+            problems += findings_of(error, tree.places, text_of)
     if problems:
         raise error_of(problems)
     return limits.model_dump()
@@ -63,7 +58,7 @@ def _all_limits(checks: Checks) -> type[Section]:
     return create_model("limits", __base__=Section, **keys, suites=(Share, None))
 
 
-def text_of_problem(details: ErrorDetails, section: type[Section]) -> str:
+def text_of_problem(section: type[Section], details: ErrorDetails) -> str:
     """Return what is wrong with a value below ``section``, and what is allowed."""
     kind = details["type"]
     if kind == "extra_forbidden":

@@ -56,7 +56,7 @@ def read_suite(path: Path) -> dict[int, SuiteCase]:
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 key = ".".join(map(str, first["loc"]))
-                problem = text_of_problem(first, SuiteCase)
+                problem = text_of_problem(SuiteCase, first)
                 raise UserError(f"{path}:{number}: {key and f'{key}: '}{problem}.") from None
             except ValueError as error:
                 raise UserError(f"{path}:{number}: {error}.") from None

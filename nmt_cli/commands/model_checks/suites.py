@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nmt_cli.commands.model_checks.shares import Check, Judged
 from nmt_cli.commands.model_checks.texts import Case, TestSet, Translations
-from nmt_cli.corpus.references import References, fitting_tokenizer
+from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.glossary import Term
 from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.messages.errors import UserError
@@ -73,7 +73,7 @@ class Suite(NamedTuple):
         """Return its lines with references as a test set."""
         cases = [case for case in self.cases if case.reference is not None]
         references = [case.reference or "" for case in cases]
-        return TestSet(self.name, cases, References(references, fitting_tokenizer(references)))
+        return TestSet(self.name, cases, references_of(None, references))
 
     def checks(self, limit: float | None) -> Iterator[Check]:
         """Yield a check for each category."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.corpus.references import References, fitting_tokenizer, references_of
+from nmt_cli.corpus.references import References, references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.files.file_names import RECIPE
 from nmt_cli.files.lines import is_blank
@@ -79,16 +79,17 @@ def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) 
 
     Raises UserError if the model has no recipe, or if a text cannot be read or is empty.
     """
-    recipe, languages = None, languages_of(for_pair(model.settings, tag, None, None)[0].text)
+    recipe, kind = None, "test"
+    languages = languages_of(for_pair(model.settings, tag, None, None)[0].text)
     if not files:
         try:
             recipe = read_recipe(str(model.path / RECIPE)).recipe
         except RecipeError as error:  # that of an imported model is empty
             reason = str(error).partition("\n")[0].rstrip(".")
             raise UserError(f"the test text is not known: {reason}; {GIVE_TEST}") from None
+        kind = "test" if recipe.data.test_sets else "validation"
         files = recipe.data.test_sets or recipe.data.validation_sets
         languages = recipe.data.languages
-    kind = "validation" if recipe is not None and not recipe.data.test_sets else "test"
     found = []
     for one in files:
         text = ParallelText(one.with_languages(languages))
@@ -97,18 +98,12 @@ def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) 
             logs.warning(f"{one} have bytes that are not UTF-8 in {counted(number, 'line')}.")
         if all(is_blank(source) for source, _ in pairs):
             raise UserError(f"{one} has nothing to translate; {GIVE_TEST}")
-        targets = [target for _, target in pairs]
-        references = (
-            References(targets, fitting_tokenizer(targets))
-            if recipe is None
-            else references_of(recipe, targets)
-        )
+        references = references_of(recipe, [target for _, target in pairs])
         name, own = one.name or kind, one.languages or languages
+        lines = enumerate(zip(pairs, references.lines, strict=True), 1)
         cases = [
             Case(source, one.tag or tag, own, f"{name}:{number}", reference)
-            for number, ((source, _), reference) in enumerate(
-                zip(pairs, references.lines, strict=True), 1
-            )
+            for number, ((source, _), reference) in lines
         ]
         found.append(TestSet(name, cases, references))
     return found

@@ -1,7 +1,7 @@
 """Messages about the problems of a recipe, with the file, line and key of each."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -34,8 +34,15 @@ RULES = {
 }
 
 
-def findings_of(error: ValidationError, places: Mapping[KeyPath, Place]) -> list[Finding]:
-    """Return every problem of the recipe, each with the file and line of its value."""
+def findings_of(
+    error: ValidationError,
+    places: Mapping[KeyPath, Place],
+    text_of: Callable[[ErrorDetails], str] | None = None,
+) -> list[Finding]:
+    """Return every problem of a file, each with the file and line of its value.
+
+    ``text_of`` returns what is wrong; by default, in words about recipes.
+    """
     findings: list[Finding] = []
     errors = error.errors(include_url=False)
     for details in errors:
@@ -52,7 +59,9 @@ def findings_of(error: ValidationError, places: Mapping[KeyPath, Place]) -> list
         elif details["type"] == "combination":
             findings += [_finding_of(p, path, places) for p in details["ctx"]["problems"]]
         else:
-            findings.append(Finding(place_of(path, places), dotted(path), _text(details)))
+            findings.append(
+                Finding(place_of(path, places), dotted(path), (text_of or _text)(details))
+            )
     return findings
 
 
