@@ -227,8 +227,39 @@ def texts_of(path: Path) -> list[str]:
         return list(LineTexts(stream))
 
 
-def with_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of ``pairs``, for ``json.loads``. Raises ValueError for a repeated key."""
+def json_record(text: str) -> dict[str, Any]:
+    """Return the JSON object in ``text``. Raises ValueError, also for repeated keys, and NaN."""
+    try:
+        record = json.loads(
+            text,
+            object_pairs_hook=_with_unique_keys,
+            parse_int=_number,
+            parse_float=_finite,
+            parse_constant=_finite,
+        )
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1:,}") from None
+    except RecursionError:
+        raise ValueError("it is not JSON that can be read: it is nested too deeply") from None
+    if not isinstance(record, dict):
+        raise ValueError("it is not a JSON object")
+    return record
+
+
+def _number(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(f"a number has {len(digits):,} digits, more than can be read") from None
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"the number {number[:20]} is not finite")
+    return value
+
+
+def _with_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -70,7 +70,5 @@ def text_of_problem(section: type[Section], details: ErrorDetails) -> str:
         return f"is not a key here; those are {', '.join(known)}"
     if kind == "missing":
         return "is missing"
-    if kind == "json_invalid":  # the line that it names is the first, as the text has one
-        return f"not JSON: {details['ctx']['error']}".replace("line 1 column", "column")
     rule = "must have keys and values" if kind == "model_type" else rule_of(details)
     return f"{rule}, but is {shown(details['input'])}"

@@ -1,14 +1,14 @@
 """Test suites of ``nmt-cli check``: what translations must have and must not have."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from nmt_cli.files.lines import texts_of, with_unique_keys
+from nmt_cli.files.lines import json_record, texts_of
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.limits import text_of_problem
+from nmt_cli.recipe.reading.problem_messages import dotted
 from nmt_cli.recipe.values import Section
 
 Texts = Annotated[
@@ -51,13 +51,11 @@ def read_suite(path: Path) -> dict[int, SuiteCase]:
     for number, line in enumerate(texts_of(path), 1):
         if line.strip():
             try:
-                found[number] = SuiteCase.model_validate_json(line)
-                json.loads(line, object_pairs_hook=with_unique_keys)
+                found[number] = SuiteCase.model_validate(json_record(line))
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
-                key = ".".join(map(str, first["loc"]))
                 problem = text_of_problem(SuiteCase, first)
-                raise UserError(f"{path}:{number}: {key and f'{key}: '}{problem}.") from None
+                raise UserError(f"{path}:{number}: {dotted(first['loc'])}: {problem}.") from None
             except ValueError as error:
                 raise UserError(f"{path}:{number}: {error}.") from None
     if not found:

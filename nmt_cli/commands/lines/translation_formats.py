@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt_cli.corpus.text.links import pharaoh
 from nmt_cli.documents.formats import ENDINGS, WITH_PLACEHOLDERS
-from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode, with_unique_keys
+from nmt_cli.files.lines import Line, is_blank, json_record, one_line, why_not_unicode
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import nearest
 from nmt_cli.translating.interface.options import TranslatorOptions
@@ -131,7 +131,7 @@ def with_kept_keys(number: int, line: Line, translation: Translation) -> str:
     """
     answer = {"line": number, **record_of(translation)}
     try:
-        record = {} if is_blank(line.text) else _record(line.text)
+        record = {} if is_blank(line.text) else json_record(line.text)
         kept = {key: value for key, value in record.items() if key not in LINE}
         return _as_row({"line": number, **kept, **answer}, is_exact=True)
     except (ValueError, RecursionError):  # nothing to keep; the line has failed if it is no object
@@ -241,7 +241,7 @@ def as_record(number: int, line: Line, *, holds_n_best: bool, choose: str | None
     if is_blank(line.text):
         return Request("", line=number)
     try:
-        record = _record(line.text)
+        record = json_record(line.text)
         request = request_of({key: record[key] for key in record if not _asks_for_nothing(key)})
         has_room = holds_n_best or (request.choose or choose) == "mbr"
         if not has_room and request.n_best is not None and request.n_best > 1:
@@ -254,34 +254,3 @@ def as_record(number: int, line: Line, *, holds_n_best: bool, choose: str | None
 @lru_cache
 def _asks_for_nothing(key: str) -> bool:
     return key not in LINE and not nearest(key, LINE)
-
-
-def _record(text: str) -> dict[str, Any]:
-    try:
-        record = json.loads(
-            text,
-            object_pairs_hook=with_unique_keys,
-            parse_int=_number,
-            parse_float=_finite,
-            parse_constant=_finite,
-        )
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1:,}") from None
-    except RecursionError:
-        raise ValueError("it is not JSON that can be read: it is nested too deeply") from None
-    if not isinstance(record, dict):
-        raise ValueError("it is not a JSON object")
-    return record
-
-
-def _number(digits: str) -> int:
-    try:
-        return int(digits)
-    except ValueError:
-        raise ValueError(f"a number has {len(digits):,} digits, more than can be read") from None
-
-
-def _finite(number: str) -> float:
-    if not math.isfinite(value := float(number)):
-        raise ValueError(f"the number {number[:20]} is not finite")
-    return value
