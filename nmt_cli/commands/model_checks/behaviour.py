@@ -44,7 +44,6 @@ PROBES = {
     "symbols": "… €",
 }
 
-
 Fault = Callable[[Case, str], bool | None]  # whether a translation has it
 
 
@@ -103,10 +102,11 @@ def _language(line: Case, translation: str) -> bool:
 
 
 def _length(line: Case, translation: str) -> bool | None:
-    if line.reference is None or is_blank(translation):
-        return None if line.reference is None else False  # it counts as empty
+    if line.reference is None:
+        return None
     shorter, longer = sorted(map(len, (translation, line.reference)))
-    return longer > MOST_TIMES_AS_LONG * max(shorter, SHORT)
+    is_other = longer > MOST_TIMES_AS_LONG * max(shorter, SHORT)
+    return is_other and not is_blank(translation)  # which counts as empty
 
 
 def _repetition(line: Case, translation: str) -> bool:

@@ -124,10 +124,7 @@ def translate(
     with logs.progress("Translating", "lines", len(wanted)) as counter:
         for start in range(0, len(wanted), AT_ONCE):
             window = wanted[start : start + AT_ONCE]
-            requests = [
-                Request(source, line=number, tag=tag)
-                for number, (source, tag) in enumerate(window, start + 1)
-            ]
+            requests = [Request(source, tag=tag) for source, tag in window]
             translations = translator.translate_window(requests)
             found.update(zip(window, (each.text for each in translations), strict=True))
             errors += (each.error for each in translations if each.error is not None)

@@ -20,7 +20,7 @@ def main() -> None:
     path, texts, options = json.load(sys.stdin)
     set_num_threads(THREADS)
     translator = Translator.load(path, **options)
-    requests = [Request(text, line=n, tag=tag) for n, (text, tag) in enumerate(texts, 1)]
+    requests = [Request(text, tag=tag) for text, tag in texts]
     translator.translate_window(requests[:WARM_UP])
     seconds = list[float]()
     for window in (requests, *([request] for request in requests[:LINES_ALONE])):
