@@ -19,10 +19,7 @@ from nmt_cli.commands.model_checks.results import Results
 from nmt_cli.commands.model_checks.shares import row_of
 from nmt_cli.commands.model_checks.suites import Suite
 from nmt_cli.commands.model_checks.texts import sets_of_files, translate
-from nmt_cli.commands.model_checks.variants import (
-    VARIANTS,
-    invariance,
-)
+from nmt_cli.commands.model_checks.variants import VARIANTS, invariance
 from nmt_cli.commands.model_checks.words import CHECKS, frequent_words, single_words
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.text.language_codes import label_of, language_identifier
