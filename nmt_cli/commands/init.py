@@ -22,7 +22,7 @@ from nmt_cli.commands.starting.plan import (
 from nmt_cli.commands.starting.trial import Trial, try_out
 from nmt_cli.corpus.text.characters import scripts_of
 from nmt_cli.corpus.text.language_codes import NAMES, base_of, why_no_code
-from nmt_cli.corpus.text.memories import languages_in
+from nmt_cli.corpus.text.memories import languages_in, sources_without_language
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.samples import Sample, sample_of
 from nmt_cli.corpus.text.text_traits import TextTraits, traits_of
@@ -139,13 +139,18 @@ def _files(name: str, paths: tuple[Path, ...]) -> list[str]:
 def _languages_of_memory(path: Path, given: Sequence[str | None]) -> tuple[str, str]:
     """Return the ``given`` languages, and for a side without one the only other of the memory.
 
-    Raises UserError if the memory has more languages or fewer.
+    A source whose language the memory does not name has the one that its text shows. Raises
+    UserError if the memory has more languages or fewer.
     """
     if None not in given:
         return cast("tuple[str, str]", tuple(given))
     found = languages_in(path)
     bases = [base_of(code) for code in given if code is not None]
     others = [code for code in found if base_of(code) not in bases]
+    if given[0] is None and len(others) == given.count(None) - 1:
+        shown = traits_of(sources_without_language(path)).certain_language
+        if shown is not None and shown not in map(base_of, [*found, *bases]):
+            others.insert(0, shown)
     if len(others) != given.count(None):
         named = f"has the languages {any_of(found, 'and')}" if found else "names no language"
         raise UserError(f"{path} {named}; add --source-language and --target-language.")

@@ -235,6 +235,16 @@ def test_a_memory_names_its_languages(measured):
     assert "c.tmx has the languages fr, en and es; add --source-language" in stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--target-language", "en")])
+def test_the_language_of_the_sources_of_po_is_found_by_their_text(measured, options):
+    entries = (f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in pairs(300))
+    header = 'msgid ""\nmsgstr "Language: en\\nContent-Type: text/plain; charset=UTF-8\\n"\n\n'
+    Path("c.po").write_text(header + "".join(entries))
+    start("c.po", "--yes", *options)
+    data = read_recipe("./mine.yaml").recipe.data
+    assert (data.source_language, data.target_language) == ("fr", "en")
+
+
 def test_a_terminal_is_asked(measured, monkeypatch):
     write_texts()
     monkeypatch.setattr(training, "is_terminal", lambda: True)

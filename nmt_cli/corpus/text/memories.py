@@ -106,6 +106,20 @@ def languages_in(path: Path) -> list[str]:
         )
 
 
+def sources_without_language(path: Path) -> list[str]:
+    """Return sources of a file that names only the language of their translations, such as PO.
+
+    Raises UserError if the file cannot be read.
+    """
+    with open_text(path) as stream:
+        units = islice(_units(path, stream, None), UNITS_LOOKED_AT)
+        return [
+            unit[0].text
+            for unit in units
+            if unit and unit[0].language is None and any(each.language for each in unit)
+        ]
+
+
 def pairs_of(unit: Unit, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a unit. English matches en-GB, and pt-BR matches Portuguese."""
     source, target = languages
