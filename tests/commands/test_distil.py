@@ -462,8 +462,9 @@ def test_a_training_that_diverged_does_not_ship(folder, caplog):
         ([5.0, 6.0], [None, None], "no validation was better than the first, of step 1"),
         ([5.0, 4.0, None], [0.2, 0.3, 0.1], "the validation loss is not finite"),
         ([5.0, 4.0], [0.0, 0.004], None),  # it is young
+        ([7.7, 7.6], [0.06, 0.0], None),
         ([5.0, 4.0, 4.5], [0.0, 0.0, 0.0], "the BLEU of the last validation is 0.00"),
-        ([5.0, 4.0, 3.0], [0.2, 0.3, 0.004], "the BLEU of the last validation is 0.00"),
+        ([5.0, 4.0, 3.0], [1.2, 2.3, 0.004], "the BLEU of the last validation is 0.00"),
     ],
 )
 def test_a_training_diverged_by_its_validations(folder, losses, bleus, reason):

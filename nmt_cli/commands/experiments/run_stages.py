@@ -48,6 +48,7 @@ from nmt_cli.saved.run_directory import is_trained_by, record_changes, remove_ru
 from nmt_cli.training.experiment import Experiment
 
 LEAST_BLEU = 0.005  # what is less is shown as 0.00
+YOUNG_BLEU = 1.0  # a model that never had as much has only learned what is frequent
 ANY_FILE = ""  # what the name of each file begins with
 
 
@@ -96,7 +97,7 @@ def why_diverged(experiment: Experiment) -> str | None:
         return "the validation loss is not finite"
     losses = [record["validation"].get("loss") for record in records]
     bleus = [bleu for each in (first, *others) if (bleu := each.get("bleu")) is not None]
-    is_young = max(bleus, default=0.0) < LEAST_BLEU and last["loss"] == min(filter(None, losses))
+    is_young = max(bleus, default=0.0) < YOUNG_BLEU and last["loss"] == min(filter(None, losses))
     if last.get("bleu") is not None and last["bleu"] < LEAST_BLEU and not is_young:
         return "the BLEU of the last validation is 0.00"
     # What begins from a trained model may be the best at its first validation.
