@@ -60,6 +60,8 @@ class Bilingual:
 
     # Why it has no segments.
     nothing_left = "each text has a translation or is locked; --retranslate translates again"
+    # Of its sources and its translations, where it names them.
+    named_languages: tuple[str | None, str | None] = (None, None)
 
     def __init__(self, texts: Sequence[UnitText], locked: Sequence[UnitText] = ()) -> None:
         """``locked`` texts would be translated if the document did not exclude them."""

@@ -8,7 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nmt_cli.corpus.text.po_files import NAMED_CHARSET, PoEntry, PoError, po_charset, po_entries
+from nmt_cli.corpus.text.po_files import (
+    NAMED_CHARSET,
+    PoEntry,
+    PoError,
+    po_charset,
+    po_entries,
+    po_language,
+)
 from nmt_cli.documents.document import Bilingual, DocumentError
 from nmt_cli.documents.inline import text_part
 from nmt_cli.documents.unit_texts import PROTECTED, TAG, UnitText, unit_text
@@ -43,6 +50,8 @@ class PoDocument(Bilingual):
         try:
             self._encoding = po_charset(data)
             for entry in po_entries(self._lines, self._encoding):
+                if entry.is_header:
+                    self.named_languages = None, po_language(entry)
                 self._places += _places(entry, again)
         except PoError as error:
             raise DocumentError(f"line {error.line:,}: {error}") from None

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.language_codes import spelled
-from nmt_cli.corpus.text.memories import FAR, MARK, NOT_TRANSLATED, distance
+from nmt_cli.corpus.text.memories import FAR, LANGUAGE_KEYS, MARK, NOT_TRANSLATED, distance
 from nmt_cli.documents.document import Bilingual, DocumentError, decoded
 from nmt_cli.documents.markup import IN_XML
 from nmt_cli.documents.unit_texts import UnitText, element_text, has_content, name_of
@@ -210,6 +210,12 @@ class XliffDocument(Bilingual):
         self._units = [unit for unit in units if not unit.is_locked]
         locked = [unit.text for unit in units if unit.is_locked]
         super().__init__([unit.text for unit in self._units], locked)
+        named = [each.start.attributes for each in (self._xml.root, *inside(self._xml.root))]
+        source, target = (
+            next((given[key] for given in named for key in keys if given.get(key)), None)
+            for keys in (LANGUAGE_KEYS["source"], LANGUAGE_KEYS["target"])
+        )
+        self.named_languages = source, target
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the file with a target for each translation, and the alternatives beside it."""

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import translate
 from nmt_cli.commands.lines import line_windows, translation_record
+from nmt_cli.commands.lines.document_text import read_document_text
 from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.files.lines import is_blank
@@ -364,3 +365,31 @@ def test_why_nothing_is_translated(shouting, tmp_path, monkeypatch, name, text, 
     done = run("--input", name)
     assert (done.exit_code, done.stdout) == (0, text)
     assert f"Nothing was translated: {reason}" in done.stderr
+
+
+PO = 'msgid ""\nmsgstr "Language: {}\\n"\n\nmsgid "a cat"\nmsgstr ""\n'
+XLIFF = (
+    '<xliff version="1.2"><file source-language="{}" target-language="{}"><body><trans-unit id="1">'
+    "<source>a cat</source></trans-unit></body></file></xliff>"
+)
+XLIFF_2 = '<xliff version="2.0" srcLang="{}" trgLang="{}"><file id="1"/></xliff>'
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "warnings"),
+    [
+        ("po", PO.format("tr"), ["says that its translations are in tr, but the model translates"]),
+        ("po", PO.format("de_AT@euro"), []),
+        ("po", PO.format(""), []),
+        ("po", PO.format("german"), []),
+        ("xliff", XLIFF.format("en-US", "de-DE"), []),
+        ("xliff", XLIFF.format("fr", "tr"), ["sources are in fr", "into de."]),
+        ("xliff", XLIFF_2.format("fr", "de"), ["sources are in fr, but the model translates from"]),
+    ],
+)
+def test_a_document_in_other_languages_than_the_model(tmp_path, caplog, form, text, warnings):
+    (tmp_path / "a").write_text(text)
+    read_document_text(tmp_path / "a", form, again=False, languages=("en", "de"))
+    assert len(caplog.messages) == len(warnings)
+    for warning, message in zip(warnings, caplog.messages, strict=True):
+        assert warning in message

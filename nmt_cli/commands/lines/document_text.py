@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from html import unescape
 from pathlib import Path
 
+from nmt_cli.corpus.text.language_codes import NAMES, base_of
 from nmt_cli.documents.document import (
     Bilingual,
     Document,
@@ -26,6 +27,7 @@ from nmt_cli.files.text_files import open_text, standard_input
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Alternative, Translation
 
@@ -75,7 +77,8 @@ def read_document_text(
     """Return the segments of a document in the file ``path``; None is stdin.
 
     ``again`` is whether those with translations are segments, too, and ``languages`` are those of
-    the model. Raises UserError if it cannot be read.
+    the model; a warning names those of the document that differ. Raises UserError if it cannot be
+    read.
     """
     most = most_bytes(form)
     if path is None:
@@ -86,9 +89,23 @@ def read_document_text(
             data = stream.read(most + 1)
     try:
         document = read_document(data, form, again=again, languages=languages)
+        if languages is not None and isinstance(document, Bilingual):
+            _warn_of_other_languages(name, document.named_languages, languages)
         return DocumentText(document, hashlib.sha256(data).hexdigest())
     except DocumentError as error:
         raise UserError(f"{name} cannot be read as {form}: {error}.") from None
+
+
+def _warn_of_other_languages(
+    name: str, named: tuple[str | None, str | None], languages: tuple[str, str]
+) -> None:
+    """Warn if a document names a language that is not that of the model; source first."""
+    verbs = ("says that its sources are in", "says that its translations are in")
+    for code, own, verb, side in zip(named, languages, verbs, ("from", "into"), strict=True):
+        if code is None or own == UNKNOWN_LANGUAGE or base_of(code) not in NAMES:
+            continue
+        if base_of(code) != base_of(own):
+            logs.warning(f"{name} {verb} {code}, but the model translates {side} {own}.")
 
 
 def _row(segment: Request) -> str:
