@@ -21,6 +21,7 @@ from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.locks import UnwritableOutputError, claimed
 from nmt_cli.files.output_streams import STANDARD_INPUT, STANDARD_OUTPUT, is_stream
 from nmt_cli.files.text_files import standard_input
+from nmt_cli.files.text_forms import why_whole_rows
 from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
@@ -244,6 +245,8 @@ def _source(
         yield stream
         return
     with opened_texts.opened_text(path, shard) as text:
+        if input_format == "text" and (problem := why_whole_rows(path)) is not None:
+            logs.warning(problem)
         yield text
 
 

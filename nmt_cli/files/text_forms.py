@@ -182,6 +182,26 @@ def why_rows(path: Path, side: int, languages: tuple[str, str]) -> str | None:
     return f"{path} holds {found}, not one sentence per line; {remedy}"
 
 
+def why_whole_rows(path: Path) -> str | None:
+    """Return that the lines of ``path`` are rows, and how to translate one of their texts.
+
+    Returns None if they are none.
+    """
+    rows = rows_in(path, ("", ""))
+    if rows is None:
+        return None
+    if rows.kind == "tsv":
+        found = f"{rows.num_columns:,} columns with tabs between them, which are translated as one"
+        convert = command("cut", f"-f{rows.texts[0]}")
+    else:
+        found = "JSON objects, and their keys are translated like text"
+        convert = command("jq", "-r", "".join(map(_jq_step, rows.texts[0].split("."))))
+    remedy = f"to translate only one text of each: {_piped(path, convert)} | nmt-cli translate ..."
+    if rows.texts[0] == "text":
+        remedy = "to translate only the values of text, add --input-format jsonl"
+    return f"{path} holds {found}; {remedy}"
+
+
 def _jq_step(key: str) -> str:
     return f".{key if PLAIN_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)}"
 

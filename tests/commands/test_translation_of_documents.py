@@ -393,3 +393,12 @@ def test_a_document_in_other_languages_than_the_model(tmp_path, caplog, form, te
     assert len(caplog.messages) == len(warnings)
     for warning, message in zip(warnings, caplog.messages, strict=True):
         assert warning in message
+
+
+def test_a_table_is_translated_with_a_warning(shouting, tmp_path):
+    (tmp_path / "a.tsv").write_text("a cat\teine Katze\n" * 2)
+    warned = run("--input", "a.tsv")
+    assert (warned.exit_code, warned.stdout) == (0, "A CAT\tEINE KATZE\n" * 2)
+    assert "cut -f1 a.tsv | nmt-cli translate" in warned.stderr
+    (tmp_path / "a.txt").write_text("a cat\n" * 2)
+    assert "Warning" not in run("--input", "a.txt").stderr

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.files.text_forms import rows_in, why_rows, wrong_lines
+from nmt_cli.files.text_forms import rows_in, why_rows, why_whole_rows, wrong_lines
 from tests.compressed import PACK
 
 LANGUAGES = ("en", "de")
@@ -141,3 +141,28 @@ def test_commands_that_read_whole_texts_name_the_cause(encoding, separator, word
     result = CliRunner().invoke(cli.main, words.split())
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"Error: {wrong_lines(Path('a.en'))}\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "message"),
+    [
+        (
+            "{0}\t{1}",
+            "a.tsv",
+            "a.tsv holds 2 columns with tabs between them, which are translated as one; to "
+            "translate only one text of each: cut -f1 a.tsv | nmt-cli translate ...",
+        ),
+        ("7\t{0}\t{1}", "a.tsv.gz", "gzip -dc a.tsv.gz | cut -f2 | nmt-cli translate ..."),
+        ('{{"text": "{0}", "id": "x"}}', "a.jsonl", "of text, add --input-format jsonl"),
+        ('{{"src": "{0}", "tgt": "{1}"}}', "a.jsonl", "jq -r .src a.jsonl | nmt-cli translate ..."),
+        ("{0}", "a.txt", None),
+        ("{{name}} {0}", "a.txt", None),
+    ],
+)
+def test_rows_that_would_be_translated_whole(row, name, message):
+    found = why_whole_rows(write("".join(row.format(*pair) + "\n" for pair in PAIRS), name))
+    if message is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.endswith(message)
