@@ -24,6 +24,7 @@ COMPRESSED_AT_ONCE = 1 << 14  # bytes; smaller reads make the estimate of TextSi
 # Compressed text under another name would be read as one or two very odd lines.
 COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 SUFFIXES = frozenset(COMPRESSED.values())
+OFFICE_MEMBERS = frozenset({"[Content_Types].xml", "mimetype"})  # of Open XML, OpenDocument, EPUB
 ZIP, BZIP2 = b"PK\x03\x04", re.compile(rb"BZh[1-9]\x31\x41\x59\x26\x53\x59")
 
 
@@ -152,6 +153,11 @@ def _how_to_unzip(path: Path) -> str:
     num_files = 1
     with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
         num_files = sum(not member.is_dir() for member in archive.infolist())
+        if not OFFICE_MEMBERS.isdisjoint(archive.namelist()):
+            return (
+                f"{path} is an office document, not text; save it from its program as text in "
+                "UTF-8, or a table as CSV in UTF-8."
+            )
     if num_files > 1:
         unpack = command("unzip", "-d", _unpacked(path), path)
         return f"{path} is a zip archive of {num_files:,} files; unpack it: {unpack}"

@@ -1,5 +1,6 @@
 """Files that are not lines of UTF-8 with a sentence in each, and the commands that convert them."""
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -13,6 +14,8 @@ from nmt_cli.messages.proposals import command, unused_name
 
 UNPACK = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 SAMPLE = 1 << 16  # bytes
+GETTEXT = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")  # of .mo, in both orders of bytes
+TAR, TAR_PLACE = b"ustar", 257  # in the header of the first member
 LEAST_ROWS = 2  # a single line may hold a tab by chance
 LEAST_TEXT = 0.5  # of the cells in a column of text; numbers and codes have few letters
 # Keys of rows that are pairs of sentences, beside the codes of languages.
@@ -31,12 +34,18 @@ TRANSLATION = "translation"  # data sets of Hugging Face hold the pair in an obj
 def wrong_lines(path: Path) -> str | None:
     """Return what is wrong with the encoding or the line ends of a file, and how to convert it.
 
-    Returns None if nothing is wrong, and for pipes and files that cannot be read.
+    Archives of tar and catalogues of gettext have no lines at all. Returns None if nothing is
+    wrong, and for pipes and files that cannot be read.
     """
     encoding = other_encoding(path) if is_read_again(path) else None
     if encoding is not None:
         return why_not_utf8(path, encoding)
     sample = _sample(path)
+    if sample.startswith(GETTEXT):
+        convert = command("msgunfmt", "-o", unused_name(path.with_suffix(".po")), path)
+        return f"{path} is a compiled catalogue of gettext. Convert it to PO: {convert}"
+    if sample[TAR_PLACE:].startswith(TAR):
+        return f"{path} is a tar archive; unpack it: {command('tar', '-xf', path)}"
     if b"\n" not in sample and b"\r" in sample[:-1]:
         convert = r"tr '\r' '\n'"
         return (
@@ -63,6 +72,16 @@ def refuse_wrong_lines(path: Path) -> None:
     """Raise UserError if the encoding or the line ends of ``path`` are wrong."""
     if (problem := wrong_lines(path)) is not None:
         raise UserError(problem)
+
+
+def refuse_array(path: Path) -> None:
+    """Raise UserError if a file of JSON is one array, and has no object in each line."""
+    if _sample(path).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+        new = command(unused_name(path.with_name(f"{path.name.partition('.')[0]}.jsonl")))
+        convert = _piped(path, command("jq", "-c", ".[]"))
+        raise UserError(
+            f"{path} is a JSON array; write each of its objects into a line: {convert} > {new}"
+        )
 
 
 def _converted(path: Path, convert: str, kind: str) -> str:

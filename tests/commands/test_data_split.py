@@ -5,6 +5,10 @@ import gzip
 import json
 import os
 import random
+import shutil
+import subprocess
+import tarfile
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -264,3 +268,52 @@ def test_names_that_are_not_unicode():
         Path(each).write_text("eins\nzwei\ndrei\n")
     split(name, "a.en", "--validation", 1, "--test", 1, "--output", "all")
     assert read_manifest(Path("all"))["corpus"] == [name, "a.en"]
+
+
+def test_a_json_array_is_refused_with_the_command_that_makes_json_lines():
+    rows = [{"source": each, "target": each.upper()} for each in "abc"]
+    for indent in (None, 1):
+        Path("a.json").write_text(json.dumps(rows, indent=indent))
+        message = split("a.json", status=1)
+        assert "a.json is a JSON array; write each of its objects into a line: jq -c" in message
+        if shutil.which("jq"):
+            new = message.strip().rpartition("> ")[2]
+            subprocess.run(message.strip().rpartition("line: ")[2], shell=True, check=True)
+            assert [json.loads(line) for line in Path(new).read_text().splitlines()] == rows
+            Path(new).unlink()
+
+
+def test_json_lines_may_be_in_a_file_json():
+    rows = [{"source": "s" * number, "target": "t" * number} for number in range(1, 20)]
+    Path("a.json").write_text("\n".join(map(json.dumps, rows)))
+    split("a.json", "--validation", 1, "--test", 1)
+
+
+def tar(path):
+    with tarfile.open(path, "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("a.en"))
+
+
+def office(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("word/document.xml", "<w/>")
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "message"),
+    [
+        ("a.tar.gz", tar, "a.tar.gz is a tar archive; unpack it: tar -xf a.tar.gz"),
+        (
+            "a.mo",
+            lambda path: path.write_bytes(b"\xde\x12\x04\x95\0\t\n\0"),
+            "a.mo is a compiled catalogue of gettext. Convert it to PO: msgunfmt -o a.po a.mo",
+        ),
+        ("a.xlsx", office, "a.xlsx is an office document, not text; save it from its program as"),
+    ],
+)
+def test_files_that_are_no_text_are_named(name, write, message):
+    write(Path(name))
+    assert message in split(name, status=1)
+    Path("b.en").write_text("a\n")
+    assert message in split(name, "b.en", status=1)

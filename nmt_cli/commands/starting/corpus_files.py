@@ -12,7 +12,7 @@ from nmt_cli.corpus.text.language_codes import NAMES, base_of
 from nmt_cli.documents.formats import BILINGUAL, ENDINGS
 from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines, one_line
 from nmt_cli.files.text_files import SUFFIXES, open_text
-from nmt_cli.files.text_forms import keys_of_text, refuse_wrong_lines
+from nmt_cli.files.text_forms import keys_of_text, refuse_array, refuse_wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
@@ -44,7 +44,8 @@ def opened_corpus(paths: tuple[Path, ...], columns: str | None) -> Iterator[Para
             "give the two texts of a corpus, or one file with both sides and its --columns."
         )
     kind = ending(paths[0])
-    if kind in {"jsonl", "ndjson"}:
+    if kind in {"json", "jsonl", "ndjson"}:
+        refuse_array(paths[0])
         yield ParallelFiles(jsonl=paths[0], columns=named or _languages_as_keys(paths[0]))
     elif kind in MEMORIES:
         if named is None:
@@ -58,6 +59,7 @@ def opened_corpus(paths: tuple[Path, ...], columns: str | None) -> Iterator[Para
             _refuse_other_columns(table, paths[0], named)
             yield ParallelFiles(tsv=table, columns=named)
     else:
+        refuse_wrong_lines(paths[0])
         _refuse_other_columns(paths[0], paths[0], named)
         yield ParallelFiles(tsv=paths[0], columns=named)
 
