@@ -22,8 +22,11 @@ from nmt_cli.translating.interface.protection import PLACEHOLDERS
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
 
-TIME = r"(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2})(?:[,.](\d{1,3})|(?<=\d:\d\d:\d\d))"
+# Some programs and typists write no milliseconds, or a colon before them.
+WHOLE = r"(?<=\d:\d\d:\d\d)"
+TIME = rf"(?:(\d{{1,9}}):)?(\d{{1,2}}):(\d{{1,2}})(?:(?:[,.]|{WHOLE}:)(\d{{1,3}})|{WHOLE})"
 TIMING = re.compile(rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}(?:[ \t].*)?")
+WRONG_TIMING = re.compile(r"\s*[\d:.,]+\s*-->")
 LINE = re.compile(r"[^\r\n]*(?:\r{0,2}\n|\r)|[^\r\n]+")  # some programs write CR CR LF
 WORD_TIME = re.compile(r"<((?:\d+:)*\d+\.\d+)>")
 # Tags, times within a cue, positions, and characters that XML excludes.
@@ -166,6 +169,7 @@ def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:
         line = raw.rstrip("\r\n")
         timing = TIMING.fullmatch(line)
         is_numbered = is_numbered or (cue < 0 and timing is not None and before.isdecimal())
+        follows_number = is_numbered and before.isdecimal()
         before = line.strip() or before
         if times is not None and (timing is not None or (is_vtt and not line)):
             has_number = is_numbered and timing is not None
@@ -173,9 +177,9 @@ def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:
             times, lines = None, []
         if timing is not None:
             times, cue = (_milliseconds(timing, 1), _milliseconds(timing, 5)), cue + 1
-        elif times is not None:
+        elif times is not None and not (follows_number and WRONG_TIMING.match(line)):
             lines.append(_Line(cue, place, place + len(line), line))
-        elif re.match(r"\s*[\d:.,]+\s*-->", line):
+        elif WRONG_TIMING.match(line):
             raise DocumentError(f"line {number:,} is no timing: {line.strip()[:40]!r}")
         place += len(raw)
     if times is not None:

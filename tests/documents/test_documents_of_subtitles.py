@@ -144,6 +144,11 @@ def test_sentences_without_marks_are_not_joined_over_cues():
         ("Plain text.\n", "srt", "it has no line with the times of a subtitle"),
         ("1\n00:00:01,000 --> soon\nx\n", "srt", "line 2 is no timing: '00:00:01,000 --> soon'"),
         ("1\n00:01 --> 00:02\nx\n", "srt", "line 2 is no timing: '00:01 --> 00:02'"),
+        (
+            "1\n00:00:01,000 --> 00:00:02,000\nx\n\n2\n00:00:02,000 --> 00:00;03,000\ny\n",
+            "srt",
+            "line 6 is no timing: '00:00:02,000 --> 00:00;03,000'",
+        ),
         ("00:01.000 --> 00:02.000\nx\n", "vtt", "its first line is not WEBVTT"),
         (b"1\n\xff", "srt", "it is not in the encoding utf-8; convert it to UTF-8"),
     ],
@@ -234,6 +239,12 @@ def test_times_may_have_single_digits():
             "1\n00:00:01 --> 00:00:02\nOne.\n",
             "1\n00:00:01 --> 00:00:02\nONE.\n",
             id="times without milliseconds",
+        ),
+        pytest.param(
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02:500\nOne.\n\n2\n00:00:03:000 --> 00:00:04,000\n1 --> 2\n",
+            "1\n00:00:01,000 --> 00:00:02:500\nONE.\n\n2\n00:00:03:000 --> 00:00:04,000\n1 --> 2\n",
+            id="times with a colon before the milliseconds",
         ),
     ],
 )
