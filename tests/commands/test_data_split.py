@@ -149,7 +149,12 @@ def test_a_memory_becomes_tables():
         for n in range(1, 21)
     )
     Path("a.tmx").write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>')
-    assert "a.tmx needs its languages: --columns en,de" in split("a.tmx", status=2)
+    assert (
+        "a.tmx needs the languages of source and target (it has de and en-GB), such as --columns "
+        "de,en-GB"
+    ) in split("a.tmx", status=2)
+    Path("a.po").write_text('msgid ""\nmsgstr "Language: nb\\n"\n\nmsgid "a"\nmsgstr "b"\n')
+    assert "(it has nb), such as --columns en,nb" in split("a.po", status=2)
     split("a.tmx", "--columns", "de,en", "--validation", 2, "--test", 2)
     rows = [row for lines in read(Path("a-split"), "tsv").values() for row in lines]
     assert sorted(rows) == sorted(f"{'ä' * n}\t{'a' * n}" for n in range(1, 21))

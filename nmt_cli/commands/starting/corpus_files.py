@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nmt_cli.corpus.text.language_codes import NAMES, base_of
+from nmt_cli.corpus.text.memories import languages_in
 from nmt_cli.documents.formats import BILINGUAL, ENDINGS
 from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines, one_line
 from nmt_cli.files.text_files import SUFFIXES, open_text
@@ -49,7 +50,7 @@ def opened_corpus(paths: tuple[Path, ...], columns: str | None) -> Iterator[Para
         yield ParallelFiles(jsonl=paths[0], columns=named or _languages_as_keys(paths[0]))
     elif kind in MEMORIES:
         if named is None:
-            raise WrongUsageError(f"{paths[0]} needs its languages: --columns en,de")
+            raise WrongUsageError(_why_languages(paths[0]))
         yield ParallelFiles(memory=paths[0], columns=named)
     elif kind == "csv":
         refuse_wrong_lines(paths[0])
@@ -83,6 +84,15 @@ def _columns(columns: str | None) -> tuple[str, str] | None:
     if first == second or "" in (first, second) or "," in second:
         raise WrongUsageError(f"--columns must name two, such as 1,2, but is {columns}.")
     return first, second
+
+
+def _why_languages(path: Path) -> str:
+    """Return that the languages of a memory must be named, and which ones it has."""
+    found = languages_in(path)
+    of_source = ["en"] if len(found) == 1 and base_of(found[0]) != "en" else []  # PO has no code
+    pair = ",".join([*of_source, *found]) if len(of_source) + len(found) == 2 else "en,de"
+    has = f"it has {any_of(found, 'and')}" if found else "it names none"
+    return f"{path} needs the languages of source and target ({has}), such as --columns {pair}"
 
 
 def _languages_as_keys(path: Path) -> tuple[str, str] | None:
