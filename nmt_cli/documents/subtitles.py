@@ -123,7 +123,7 @@ class SubtitleDocument:
                 part = rest.popleft()
                 if part.kind is Kind.TEXT:
                     taken, left = part.text[: end - place], part.text[end - place :]
-                    written.append(self._escaped(part, taken[max(0, start - place) :]))
+                    written += filter(None, [self._escaped(part, taken[max(0, start - place) :])])
                     place += len(taken)
                     if left:
                         rest.appendleft(text_part(left))
@@ -132,11 +132,12 @@ class SubtitleDocument:
                     opened.append(part.code)
                     written.append(part.code[0])
                 elif part.kind is Kind.CLOSE:
-                    written.append(opened.pop()[1])
+                    _close(written, *opened.pop())
                 else:
                     written.append(part.code)
             if is_last or cues[number] != cues[number + 1]:
-                written += [end_tag for _, end_tag in reversed(opened)]
+                for codes in reversed(opened):
+                    _close(written, *codes)
             yield "".join(written)
             start = following
 
@@ -144,6 +145,14 @@ class SubtitleDocument:
         if part.code is not None and text == part.text:
             return str(part.code)
         return escape(text, quote=False) if self._is_vtt else text
+
+
+def _close(written: list[str], begin: str, end: str) -> None:
+    """Append the code ``end``, or remove ``begin`` if nothing was written behind it."""
+    if written and written[-1] == begin:
+        written.pop()
+    else:
+        written.append(end)
 
 
 def _decoded(data: bytes, languages: tuple[str, str] | None) -> Decoded:

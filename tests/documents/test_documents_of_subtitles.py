@@ -130,6 +130,15 @@ def test_codes_that_go_on_are_closed_and_opened():
     assert b"<i>ONE TWO\nTHREE.</i>\n" in shouted(data, "srt")
 
 
+def test_codes_around_nothing_are_left_out():
+    found = divided(
+        '<span id="1">eins</span><span id="2"></span><span id="3"></span> zwei',
+        "<i>one</i> <i>two</i>",
+        "<b>three</b>.",
+    )
+    assert found == ["<i>eins</i>", "zwei"]
+
+
 def test_sentences_without_marks_are_not_joined_over_cues():
     cues = [f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\nสวัสดีครับ\n\n" for n in range(1, 13)]
     assert len(read_document("".join(cues).encode(), "srt").segments) == 12
