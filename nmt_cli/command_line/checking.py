@@ -9,9 +9,9 @@ import click
 
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
+from nmt_cli.files.file_names import SET_NAME
 
 NAMED_SET = re.compile(r"(?P<name>[^=]*)=(?P<source>[^,]+),(?P<target>[^,]+)")
-NAME = re.compile(r"\w[\w-]{,39}", re.ASCII)  # as in recipes
 
 
 def parse_test(text: str) -> dict[str, str | Path]:
@@ -19,7 +19,7 @@ def parse_test(text: str) -> dict[str, str | Path]:
     match = NAMED_SET.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not NAME=SOURCE,REFERENCE, such as news=news.en,news.de.")
-    if NAME.fullmatch(match["name"]) is None:
+    if SET_NAME.fullmatch(match["name"]) is None:
         raise ValueError(
             f"the name {match['name']!r} must be 1 to 40 of the characters A-Z a-z 0-9 _ -, and "
             "not begin with -."

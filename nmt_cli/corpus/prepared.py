@@ -36,11 +36,10 @@ from nmt_cli.recipe.keys import FOLD, keys_of_text, recorded_keys_of_text
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, with_fold
 from nmt_cli.recipe.sections.corpora import FORMS_OF_ROWS
-from nmt_cli.recipe.values import SET_NAME
 
 OF_TOKENIZERS = (*file_names.TOKENIZER_FILES, *file_names.FURTHER_TOKENIZER_FILES)
 OWN_FILE = re.compile(
-    rf"(train|validation(\.{SET_NAME.pattern})?)\.(source|target)\.(tokens|lengths|txt)|"
+    rf"(train|validation(\.{file_names.SET_NAME.pattern})?)\.(source|target)\.(tokens|lengths|txt)|"
     r"train\.links\.(tokens|lengths)|"
     + "|".join(map(re.escape, (file_names.MANIFEST, file_names.RECIPE, *OF_TOKENIZERS)))
 )

@@ -1,5 +1,7 @@
 """The names of the files and folders that the program writes, and finds again by name."""
 
+import re
+
 # In every folder that appears whole: a model, a prepared corpus, a report.
 MANIFEST = "manifest.json"  # the folder's kind and format version; size and checksum of each file
 
@@ -48,6 +50,7 @@ STUDENT = "student"  # folder of the model that ships, made by ``distil``
 DISTILLATION, STUDENT_TABLE = "distillation", "table"  # how it was made; its figures, therein
 FIGURES_FILE = "figures.json"  # in that folder
 SETS = "sets"  # key of the figures of each set by its name, there and in METRICS
+SET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{,39}")  # of a set; part of names of files
 
 # In a model of CTranslate2; the second only in an export.
 CTRANSLATE2_MODEL = "model.bin"

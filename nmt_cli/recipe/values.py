@@ -18,13 +18,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from nmt_cli.files.file_names import SET_NAME
 from nmt_cli.recipe.problem import Problem
 
 WHOLE_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})", re.ASCII)
 DECIMAL_NUMBER = re.compile(
     r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?", re.ASCII
 )
-SET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{,39}")  # it becomes part of names of files
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 

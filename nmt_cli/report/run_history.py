@@ -19,7 +19,6 @@ from nmt_cli.messages.figures import counted, short_number
 from nmt_cli.model.stored_weights import StoredWeights
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.values import SET_NAME
 
 Floats = NDArray[np.float64]
 StudentTable = tuple[list[list[str]], list[str]]  # rows, the first with the headings; and notes
@@ -174,7 +173,7 @@ def _sets_in(figures: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         name: of_set
         for name, of_set in sets.items()
-        if SET_NAME.fullmatch(name) and isinstance(of_set, dict)
+        if file_names.SET_NAME.fullmatch(name) and isinstance(of_set, dict)
     }
 
 
