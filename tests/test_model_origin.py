@@ -240,6 +240,15 @@ def test_what_contradicts_the_model_is_refused_in_one_line(folder, override, mes
     assert read_recipe("./tune.yaml", ["model.d_model=20", "model.source_eos=false"])
 
 
+def test_a_missing_model_with_a_recipe_is_named_in_whole_sentences(folder):
+    end = (
+        ". To make one by the recipe: nmt-cli run tune.yaml "
+        "(a run that began from it goes on with its own recipe, runs/NAME/recipe.yaml)"
+    )
+    with pytest.raises(RecipeError, match=f"{re.escape(end)}$"):
+        read_recipe("./tune.yaml", ["model.from=tune"])
+
+
 def test_a_model_that_parses_is_trained_on_trees_only(folder):
     theirs = Path(__file__).parent / "formats/format_3/treebank/run/average"
     message = (

@@ -250,7 +250,7 @@ def test_bytes_that_are_no_text_are_counted(checked, tmp_path, texts):
     for name in ("en", "de"):
         (tmp_path / f"latin.{name}").write_bytes("Caf\xe9.\n".encode("latin-1"))
     errors = checked(good, status=4).stderr
-    assert "latin.de have bytes that are not UTF-8 in 2 lines." in errors
+    assert "latin.de, 2 lines have bytes that are not UTF-8." in errors
 
 
 def test_the_worst_line_comes_first(checked):

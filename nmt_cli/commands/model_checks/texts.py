@@ -95,9 +95,10 @@ def sets_of_files(files: Sequence[HeldOutFiles], model: Model, tag: str | None) 
         text = ParallelText(one.with_languages(languages))
         pairs = list(text)
         if number := sum(text.num_invalid.values()):
-            logs.warning(f"{one} have bytes that are not UTF-8 in {counted(number, 'line')}.")
+            lines_have = counted(number, "line has", "lines have")
+            logs.warning(f"in {one}, {lines_have} bytes that are not UTF-8.")
         if all(is_blank(source) for source, _ in pairs):
-            raise UserError(f"{one} has nothing to translate; {GIVE_TEST}")
+            raise UserError(f"there is nothing to translate in {one}; {GIVE_TEST}")
         references = references_of(recipe, [target for _, target in pairs])
         name, own = one.name or kind, one.languages or languages
         lines = enumerate(zip(pairs, references.lines, strict=True), 1)

@@ -111,7 +111,10 @@ def _read_settings(folder: Path) -> ModelSettings:
     except UserError as error:  # the model is damaged, or has a format that is not read
         problem = f"{str(error).rstrip('.')}; name another model"
     if not folder.exists():
-        problem += f" A run that began from it goes on with its own recipe, {RUNS}/NAME/{RECIPE}."
+        own = f"{RUNS}/NAME/{RECIPE}"
+        problem = (
+            f"{problem.rstrip('.')} (a run that began from it goes on with its own recipe, {own})"
+        )
     raise RecipeError(problem.rstrip("."))
 
 
