@@ -55,7 +55,7 @@ class _NamedPath(click.Path):
 
     def __init__(self, stream: Path | None = None) -> None:
         """``stream`` is what - stands for; ./- is a file of that name."""
-        # Reading says what is wrong with a file, with the exit status of wrong files.
+        # What reads the file raises the error, with the exit status of wrong files.
         super().__init__(readable=False, path_type=Path)
         self._stream = stream
 
@@ -63,7 +63,7 @@ class _NamedPath(click.Path):
         if value == "":
             self.fail("the path is empty; give a name.", param, ctx)
         if str(value).startswith("~") and not os.path.lexists(Path(value).parts[0]):
-            # This would otherwise become the name of a folder that is written.
+            # An output would be written to a folder that is named ~.
             self.fail(f"there is no {value}{missing_hint(Path(value))}.", param, ctx)
         if value != "-":
             return super().convert(value, param, ctx)

@@ -80,9 +80,10 @@ def run(model: Path, **keywords: Any) -> int:
     if options.output is not None:
         with file_appearing_whole(options.output, replace=options.force) as stream:
             stream.write(as_html(results, languages_of(found[0].settings.text)).encode())
-    text = as_junit(results) if options.output_format == "junit" else results.as_table()
     if options.output_format == "json":
         text = json.dumps(results.as_figures(), indent=2)
+    else:
+        text = as_junit(results) if options.output_format == "junit" else results.as_table()
     StandardOutput().write(f"{text}\n".encode())
     return STATUS_LIMIT_NOT_MET if results.problems else 0
 
@@ -96,8 +97,8 @@ def _checked(
     files = [HeldOutFiles.model_validate(each) for each in options.tests]
     sets = sets_of_files(files, found[0], options.tag)
     lines = [case for one in sets for case in one.cases if not is_blank(case.source)]
-    _, tag, languages, *_ = lines[0]
-    suites = [Suite.read(path, tag, languages) for path in options.suites]
+    first = lines[0]
+    suites = [Suite.read(path, first.tag, first.languages) for path in options.suites]
     names = Counter([*(one.name for one in sets), *(suite.name for suite in suites)])
     for name, number in names.items():
         if number > 1:
@@ -117,7 +118,7 @@ def _checked(
     rows = [row for one in sets for row in quality(one, models, limits)]
     rows += (row_of(each, models, may_be_worse=limits["may_be_worse"]) for each in checks)
     model, old = str(found[0].path), str(found[1].path) if len(found) > 1 else None
-    notes = [*_notes(found[0], languages[1], limits, options)]
+    notes = [*_notes(found[0], first.languages[1], limits, options)]
     cost = [] if options.no_cost else cost_of(found, [case.text for case in probed], machine)
     return Results(model, old, rows, notes, cost)
 

@@ -157,7 +157,7 @@ def _hash(content: mmap.mmap, digest: hashlib._Hash) -> None:
 def _unmap(content: mmap.mmap, begin: int, end: int) -> int:
     """Take the whole pages of this part of a file out of memory; return where they end.
 
-    Who reads them again gets them from the file.
+    If they are read again, they come from the file.
     """
     end = min(end, len(content)) // mmap.PAGESIZE * mmap.PAGESIZE
     content.madvise(mmap.MADV_DONTNEED, begin, end - begin)

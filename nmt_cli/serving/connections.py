@@ -1,4 +1,4 @@
-"""Connections of clients: how many there may be, and how much may be sent before bodies or wait."""
+"""Connections of clients, and their limits: number, bytes before a body, and unread answers."""
 
 from __future__ import annotations
 

@@ -79,7 +79,10 @@ def find_subject(
 
 
 def _refuse_missing(name_or_path: str) -> None:
-    """Raise UserError for a missing path that is no more likely to be a recipe than a model."""
+    """Raise UserError for a missing path that does not look like a recipe, or is the name of a run.
+
+    For one that looks like a recipe, reading it raises the error.
+    """
     path = Path(name_or_path)
     if path.exists() or shipped_file(name_or_path) is not None:
         return

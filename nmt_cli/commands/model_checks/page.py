@@ -8,7 +8,7 @@ from nmt_cli.commands.model_checks.results import (
     PERCENT,
     Results,
     Row,
-    with_other_examples,
+    with_distinct_examples,
 )
 from nmt_cli.report import frame
 
@@ -44,7 +44,7 @@ def _parts(results: Results, languages: tuple[str, str]) -> Iterator[str]:
     for group, rows in results.groups().items():
         table = frame.table(results.cells(HEADINGS), (results.cells(row.cells()) for row in rows))
         unit = [frame.note(f"Figures are {PERCENT}.")] if rows[0].unit == PERCENT else []
-        examples = (_examples(row, languages) for row in with_other_examples(rows))
+        examples = (_examples(row, languages) for row in with_distinct_examples(rows))
         yield frame.section(group.capitalize(), *unit, table, *examples)
     if results.notes:
         yield frame.section("Not checked", *map(frame.note, results.notes))

@@ -64,8 +64,11 @@ def in_words(name: str) -> str:
     return printable(one_line(name.replace("_", " ")))
 
 
-def with_other_examples(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with examples; of both scores of a set, which have the same, the first."""
+def with_distinct_examples(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that have examples.
+
+    Of rows behind each other with the same examples, as both scores of a set, only the first.
+    """
     first = (next(same) for _, same in groupby(rows, key=lambda row: id(row.examples)))
     return [row for row in first if row.examples]
 
@@ -115,7 +118,7 @@ class Results(NamedTuple):
                 rows.append(self.cells([f"  {label}", *others]))
         lines = [*aligned(rows), "", *aligned(self.costs()), ""]
         bad = (row for row in self.checks if row.problems or row.verdict == "worse")
-        for row in with_other_examples(bad):
+        for row in with_distinct_examples(bad):
             lines.append(f"{row.group}, {row.label}: {counted(len(row.examples), 'example')}")
             lines += row.shown_examples()
         return "\n".join([*lines, *self.notes, *self.problems, self.verdict])

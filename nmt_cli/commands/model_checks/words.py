@@ -41,8 +41,8 @@ def frequent_words(cases: Sequence[Case]) -> list[Case]:
     forms: dict[str, str] = {}
     for word, _ in words.most_common():
         forms.setdefault(word.casefold(), word)
-    _, tag, languages, *_ = cases[0]
-    return [Case(word, tag, languages) for word in list(forms.values())[:MOST_WORDS]]
+    first = cases[0]
+    return [Case(word, first.tag, first.languages) for word in list(forms.values())[:MOST_WORDS]]
 
 
 def single_words(

@@ -132,8 +132,8 @@ class GradientEngine(NamedTuple):
     def with_kernels(self, kernels: Kernels) -> "GradientEngine":
         """Return an engine for a GPU that uses ``kernels``, with CUDA graphs of its own.
 
-        There are none where attention does not take sentences packed, because each batch has other
-        groups of them, and with a guided head, whose weight changes.
+        There are no graphs where attention needs padded groups of sentences, which differ from
+        batch to batch, and with a guided head, because the weight of its loss changes.
         """
         use_kernels(self.model, used=kernels == "ours")
         machine, dtype = self.machine, DTYPES[self.machine.precision]

@@ -65,8 +65,8 @@ class GradientSum:
     """The sum of the gradients and the losses of a batch, over its micro-batches and the ranks.
 
     The gradient of each weight is a part of one tensor. Call ``begin``, then ``add`` for each
-    micro-batch, then ``over_ranks``. A CUDA graph calls ``add`` when it is recorded; who replays it
-    sets ``is_empty``.
+    micro-batch, then ``over_ranks``. ``add`` is called while a CUDA graph is recorded, but not when
+    it is replayed: set ``is_empty`` to False then.
     """
 
     def __init__(

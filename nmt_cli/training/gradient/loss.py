@@ -182,7 +182,10 @@ def losses_by_torch(
 def losses_by_kernel(
     logits: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what ``losses_by_torch`` returns; the first takes the place of the logits."""
+    """Return what ``losses_by_torch`` returns; the first takes the place of the logits.
+
+    Each row has a target: there are no spare rows on a GPU.
+    """
     from nmt_cli.model.triton_kernels.cross_entropy import losses_in_place
 
     return logits, *losses_in_place(logits, targets, smoothing)

@@ -63,7 +63,7 @@ FOREIGN = {"math", "svg"}
 OF_HTML = {"annotation-xml", "desc", "foreignobject"}
 # By name of an element: those within which it ends none that is around them.
 WITHIN = {name: (SEPARATING - ended) | FOREIGN | OF_HTML for name, ended in ENDS.items()}
-# What may be the begin of a tag or of a reference to a character, at the end of a text.
+# The end of a text that may begin a tag or a reference to a character.
 BEGUN = re.compile(r"(?:</?|&[^\s<&;]*)\Z")
 DEEPEST = 256  # nested elements, as in libxml2; browsers stop at 512
 
@@ -271,7 +271,7 @@ def _end_by(token: Token, stack: list[Element]) -> None:
 def _end_text(nodes: list[Element | Token]) -> None:
     """Write the last node, if it is a text, so that it means the same before any other text or tag.
 
-    What browsers ignore was left out behind it, or an end tag is added.
+    Behind it, a tag that browsers ignore was left out, or a missing end tag is added.
     """
     if nodes and isinstance(last := nodes[-1], Token) and last.kind is TokenKind.TEXT:
         raw = BEGUN.sub(lambda begun: html.escape(html.unescape(begun[0]), quote=False), last.raw)

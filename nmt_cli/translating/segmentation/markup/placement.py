@@ -255,7 +255,10 @@ class _Writer:
         return first, last
 
     def _without_text_between(self, points: Sequence[Inline], place: int) -> Iterator[str]:
-        """Yield children without words; around visible ones there are spaces as in the source."""
+        """Yield children without words that have no text between them.
+
+        Around visible ones there are spaces as in the source.
+        """
         for _ in (point for point in points if point.has_space):
             if place < len(self._cells) and self._cells[place].raw[:1].isspace():
                 self._cells[place] = _Cell(self._cells[place].raw[1:])
@@ -280,7 +283,7 @@ class _Writer:
         return html.unescape(self._cells[place].raw)
 
     def _has_space(self, place: int) -> bool:
-        """Return whether the text has white space at a place, outside of all without words."""
+        """Return whether the text has white space at a place, outside of elements without words."""
         return self._text[max(0, place) : place + 1].isspace() and place not in self._spaces_inside
 
 
