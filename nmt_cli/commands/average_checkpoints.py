@@ -127,12 +127,12 @@ def _last(run_dir: Path, given: int | None) -> ToAverage:
         steps = ", ".join(str(checkpoint.step) for checkpoint in available) or "none"
         raise UserError(
             f"average-checkpoints needs {counted(count, 'checkpoint')}, {run_dir} has "
-            f"{len(available)} (steps {steps}). Train longer{_or_fewer(run_dir, available)}."
+            f"{len(available)} (steps {steps}). Train longer{_or_fewer(available)}."
         )
     return found
 
 
-def _or_fewer(run_dir: Path, available: Sequence[Checkpoint]) -> str:
+def _or_fewer(available: Sequence[Checkpoint]) -> str:
     if not available:
         return ""
     chosen = to_average(available, read_recipe(str(available[-1].path / RECIPE)).recipe).chosen

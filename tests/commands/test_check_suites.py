@@ -84,7 +84,7 @@ def test_results_are_by_category_beside_the_old_model(suite):
     assert [case.place for case in read.as_set().cases] == ["some:5"]
 
 
-def test_a_pattern_that_never_ends_counts_as_failed(suite, monkeypatch):
+def test_a_pattern_that_never_ends_counts_as_failed(suite):
     many = "x" * 60
     wanted = {"matches": NEVER_ENDS}
     read = suite(

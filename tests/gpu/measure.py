@@ -265,7 +265,6 @@ def rooms() -> None:
             tensors = engine.on_device(batch.micro_batches[0])
             compute = functools.partial(engine.try_gradient, tensors)
             times = [_seconds(compute, 1, 0) for _ in range(2)]
-            engine.model.zero_grad(set_to_none=True)
             reserved = torch.cuda.memory_reserved() / 2**30 if DEVICE.type == "cuda" else 0.0
             first, again = (f"{1_000 * each:.0f} ms" for each in times)
             _say(

@@ -21,7 +21,7 @@ class Key(NamedTuple):
     schema: Schema  # of its values
     meaning: str
     is_needed: bool = False
-    words: str = ""  # its values in words, where the schema does not say them
+    words: str = ""  # its values in words, if those made of the schema would be unclear
     of_each: Mapping[str, Key] = {}  # the keys of the objects, if the value is a list of these
 
     @property
