@@ -9,7 +9,7 @@ import click
 
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
-from nmt_cli.files.file_names import SET_NAME
+from nmt_cli.files.file_names import RULE_OF_SET_NAME, SET_NAME
 
 NAMED_SET = re.compile(r"(?P<name>[^=]*)=(?P<source>[^,]+),(?P<target>[^,]+)")
 
@@ -20,10 +20,7 @@ def parse_test(text: str) -> dict[str, str | Path]:
     if match is None:
         raise ValueError(f"{text!r} is not NAME=SOURCE,REFERENCE, such as news=news.en,news.de.")
     if SET_NAME.fullmatch(match["name"]) is None:
-        raise ValueError(
-            f"the name {match['name']!r} must be 1 to 40 of the characters A-Z a-z 0-9 _ -, and "
-            "not begin with -."
-        )
+        raise ValueError(f"the name {match['name']!r} {RULE_OF_SET_NAME}.")
     return match.groupdict() | {side: Path(match[side]) for side in ("source", "target")}
 
 

@@ -104,7 +104,7 @@ class UnknownOption:
         if not LANGUAGE_CODE.fullmatch(value) or Path(value).exists():
             return ""
         if self._command == "score" and name in NAMES_OF_LANGUAGES:
-            return ". The tokenizer of score fits the script of the references; leave it out."
+            return ". score finds the tokenizer by the references; leave the language out."
         return self._option(
             [o for o, names in LANGUAGES.items() if o in self._own and name in names]
         )

@@ -51,6 +51,7 @@ DISTILLATION, STUDENT_TABLE = "distillation", "table"  # how it was made; its fi
 FIGURES_FILE = "figures.json"  # in that folder
 SETS = "sets"  # key of the figures of each set by its name, there and in METRICS
 SET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{,39}")  # of a set; part of names of files
+RULE_OF_SET_NAME = "must be 1 to 40 of the characters A-Z a-z 0-9 _ -, the first one other than -"
 
 # In a model of CTranslate2; the second only in an export.
 CTRANSLATE2_MODEL = "model.bin"

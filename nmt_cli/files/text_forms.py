@@ -215,7 +215,9 @@ def why_whole_rows(path: Path) -> str | None:
     else:
         found = "JSON objects, and their keys are translated like text"
         convert = command("jq", "-r", "".join(map(_jq_step, rows.texts[0].split("."))))
-    remedy = f"to translate only one text of each: {_piped(path, convert)} | nmt-cli translate ..."
+    remedy = (
+        f"to translate only one text of each line: {_piped(path, convert)} | nmt-cli translate ..."
+    )
     if rows.texts[0] == "text":
         remedy = "to translate only the values of text, add --input-format jsonl"
     return f"{path} holds {found}; {remedy}"

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from nmt_cli.files.file_names import SET_NAME
+from nmt_cli.files.file_names import RULE_OF_SET_NAME, SET_NAME
 from nmt_cli.recipe.problem import Problem
 
 WHOLE_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})", re.ASCII)
@@ -62,7 +62,7 @@ def _path_text(value: object) -> object:
 
 def _set_name(value: str) -> str:
     if not SET_NAME.fullmatch(value):
-        raise PydanticCustomError("set_name", "must be 1 to 40 of the characters A-Z a-z 0-9 _ -")
+        raise PydanticCustomError("set_name", RULE_OF_SET_NAME)
     return value
 
 

@@ -234,11 +234,11 @@ def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
         ),
         (
             "score a b --target-language de",
-            "The tokenizer of score fits the script of the references; leave it out.",
+            "score finds the tokenizer by the references; leave the language out.",
         ),
         (
             "score a b -l en-de",
-            "The tokenizer of score fits the script of the references; leave it out.",
+            "score finds the tokenizer by the references; leave the language out.",
         ),
         ("score a b -m chrf", "Did you mean --ter (BLEU and chrF are always printed)?"),
         ("score a b -b", "Did you mean --format json (it has all figures unrounded)?"),

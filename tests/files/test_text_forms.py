@@ -150,7 +150,7 @@ def test_commands_that_read_whole_texts_name_the_cause(encoding, separator, word
             "{0}\t{1}",
             "a.tsv",
             "a.tsv holds 2 columns with tabs between them, which are translated as one; to "
-            "translate only one text of each: cut -f1 a.tsv | nmt-cli translate ...",
+            "translate only one text of each line: cut -f1 a.tsv | nmt-cli translate ...",
         ),
         ("7\t{0}\t{1}", "a.tsv.gz", "gzip -dc a.tsv.gz | cut -f2 | nmt-cli translate ..."),
         ('{{"text": "{0}", "id": "x"}}', "a.jsonl", "of text, add --input-format jsonl"),

@@ -81,7 +81,8 @@ def test_the_sets_of_validation_decide_what_is_prepared_and_those_of_tests_do_no
         ),
         (
             ["data.test.name=../x"],
-            "data.test.name: must be 1 to 40 of the characters A-Z a-z 0-9 _ -, but is '../x'",
+            "data.test.name: must be 1 to 40 of the characters A-Z a-z 0-9 _ -, the first one "
+            "other than -, but is '../x'",
         ),
         (
             [f"data.test=[{NEWS}]", "data.test.0.sorce=x"],

@@ -167,7 +167,7 @@ class _Writer:
                     together.append(points.pop()[1])
                 yield from (cell.raw for cell in self._cells[place:gap])
                 place = gap
-                yield from self._without_text_between(together, place)
+                yield from self._written_together(together, place)
             yield from (cell.raw for cell in self._cells[place : interval.first])
             place = interval.last
             if interval.of is not node:
@@ -254,7 +254,7 @@ class _Writer:
             last -= 1
         return first, last
 
-    def _without_text_between(self, points: Sequence[Inline], place: int) -> Iterator[str]:
+    def _written_together(self, points: Sequence[Inline], place: int) -> Iterator[str]:
         """Yield children without words that have no text between them.
 
         Around visible ones there are spaces as in the source.
