@@ -75,8 +75,8 @@ class Readers:
     async def __call__(self, size: int, function: Callable[..., T], *arguments: Any) -> T:
         """Return what ``function`` returns for what is known and ``arguments``, of ``size`` bytes.
 
-        If the caller is cancelled, it is not begun, or goes on for nobody. Raises what it raises,
-        or RefusedError if it takes too long.
+        If the caller is cancelled, ``function`` is not begun, or its result is dropped. Raises what
+        ``function`` raises, or RefusedError if it takes too long.
         """
         has_begun = asyncio.Event()
         reading = self._done(pickle.dumps((function, arguments)), size > LARGE, has_begun)
@@ -186,11 +186,11 @@ class _Reader:
 
     @property
     def is_alive(self) -> bool:
-        """Whether nobody has killed it."""
+        """Whether the process runs."""
         return self.process.poll() is None
 
     def answer(self, call: bytes) -> Any:
-        """Return the answer to a call, in a thread. Raises EOFError or OSError if it dies."""
+        """Wait for the answer to a call. Raises EOFError or OSError if the process dies."""
         for data in (*self._unsent, call):
             self._connection.send_bytes(data)
         self._unsent.clear()

@@ -1,7 +1,7 @@
 """Checks of single translations: what is kept of the source, and gross faults.
 
-Each is a function of a line and its translation. It returns whether that fails, or None if the
-check does not apply to the line.
+Each is a function of a line and its translation. It returns whether the translation fails, or None
+if the check does not apply to the line.
 """
 
 from __future__ import annotations
@@ -186,14 +186,14 @@ def behaviour(
 ) -> Iterator[Check]:
     """Yield each check of the lines and the probes."""
     scorer = chrf_scorer()
-    checks = CHECKS if glossary is None else {**CHECKS, "terms": terms_of(glossary)}
+    faults = CHECKS if glossary is None else {**CHECKS, "terms": terms_of(glossary)}
 
-    def judged(check: Fault, case: Case, models: Translations) -> Judged | None:
+    def judged(has_fault: Fault, case: Case, models: Translations) -> Judged | None:
         translation = models[case.text]
-        fails = check(case, translation)
+        fails = has_fault(case, translation)
         if not fails or case.reference is None:
             return None if fails is None else Judged(fails)
         return Judged(fails, 100 - scorer.scores_of_each([translation], [[case.reference]])[0][0])
 
-    for name, check in checks.items():
-        yield Check("behaviour", name, limits[name], cases, partial(judged, check))
+    for name, has_fault in faults.items():
+        yield Check("behaviour", name, limits[name], cases, partial(judged, has_fault))

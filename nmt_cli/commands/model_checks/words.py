@@ -50,10 +50,10 @@ def single_words(
 ) -> Iterator[Check]:
     """Yield the checks for long translations and, if MODEL has a lexicon, for those not in it."""
 
-    def judged(fails: Fault, word: Case, models: Translations) -> Judged:
+    def judged(has_fault: Fault, word: Case, models: Translations) -> Judged:
         translation = models[word.text]
-        return Judged(fails(model, word.source, translation), len(translation))
+        return Judged(has_fault(model, word.source, translation), len(translation))
 
-    for name, check in CHECKS.items():
-        if check is is_long or model.lexicon is not None:
-            yield Check("single words", name, limits[name], words, partial(judged, check))
+    for name, has_fault in CHECKS.items():
+        if has_fault is is_long or model.lexicon is not None:
+            yield Check("single words", name, limits[name], words, partial(judged, has_fault))

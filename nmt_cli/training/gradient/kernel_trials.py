@@ -1,9 +1,10 @@
 """Whether our kernels compute what they should, on this GPU, before a training uses them.
 
-Each kernel computes random rows in the shapes and types of the model. So do a formula in fp64, and
-torch by the same formula in the types of the training, with the same dropout. The result of the
-kernel, and its gradient of each input and each parameter, may be off by twice what torch's are off.
-(Behind all layers, right kernels were off by up to twelve times as much as each other.)
+Each kernel is tried with random rows in the shapes and types of the model. A formula in fp64 gives
+the exact result, and torch computes the same formula in the types of the training, with the same
+dropout. The result of the kernel, and its gradient of each input and each parameter, may be off by
+twice what torch's are off. (Compared after all layers of a model, the errors of right kernels
+differed by up to twelve times.)
 
 Legend: T rows of queries, S rows of keys, D d_model, H heads, K d_k, V d_v.
 """
