@@ -326,7 +326,7 @@ def unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
         texts = [str(ctx.params.get("recipe")), *rest]
         if all(Path(text).is_file() and not text.endswith(RECIPE_SUFFIXES) for text in texts):
             init = shlex.join(["nmt-cli", "init", "mine", *texts])
-            return f"{text}. Recipes name texts; this writes one for yours: {init}"
+            return f"{text}. A recipe names its texts; this command writes one for yours: {init}"
         proposed = _settings_meant(ctx, rest)
         return f"{text}. Did you mean {proposed}?" if proposed else f"{text}."
     if ctx.info_name == "translate" and len(rest) <= 2:

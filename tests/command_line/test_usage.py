@@ -249,8 +249,8 @@ def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
         ),
         (
             f"preprocess {__file__} {__file__}",
-            f"Recipes name texts; this writes one for yours: nmt-cli init mine {__file__} "
-            f"{__file__}",
+            "A recipe names its texts; this command writes one for yours: "
+            f"nmt-cli init mine {__file__} {__file__}",
         ),
         (
             "run base --force",

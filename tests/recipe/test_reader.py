@@ -124,7 +124,7 @@ def test_names_and_paths(tmp_path, monkeypatch, write):
     write(MINIMAL, "mine.yaml")
     assert read_recipe("mine.yaml").name == "mine"
     assert read_recipe("./mine.yaml").recipe.description == "a test"
-    assert "for the file beside it write mine.yaml" in problems_of("mine")[0]
+    assert "for the file of this name write mine.yaml" in problems_of("mine")[0]
     assert "did you mean quickstart?" in problems_of("quikstart")[0]
     plain = [name for name in shipped_recipes() if "/" not in name]
     assert problems_of("zzz") == [

@@ -62,7 +62,7 @@ def test_a_folder_of_the_user_may_have_the_name_of_a_shipped_one(folder, write):
     assert read_recipe("table3/mine.yaml").name == "mine"
     assert read_recipe("table3/plain").recipe.model.num_layers == 3
     assert problems_of("table3/mine") == [
-        "'table3/mine' is not a shipped recipe; for the file beside it write table3/mine.yaml."
+        "'table3/mine' is not a shipped recipe; for the file of this name write table3/mine.yaml."
     ]
 
 

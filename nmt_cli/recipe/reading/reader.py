@@ -336,7 +336,7 @@ def _path_of(name_or_path: str, folder: Path) -> Path:
         return path
     if meant := recipes_meant(path):
         write = str(meant[0].relative_to(folder))
-        what = "the recipe of the run" if meant[0].name == RECIPE else "the file beside it"
+        what = "the recipe of the run" if meant[0].name == RECIPE else "the file of this name"
         text = f"{shown(name_or_path)} is not a shipped recipe; for {what} write {write}."
         raise RecipeError(text).proposing(name_or_path, [write])
     raise RecipeError(meant_by(name_or_path))
