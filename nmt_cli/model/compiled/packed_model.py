@@ -118,7 +118,8 @@ class PackedModel:
         self._memory: Array = np.frombuffer(self._mapping, np.uint8)
         # The kernel gives all pages at once in half the time of one after the other at their first
         # writes. Huge pages would take less or, if memory is fragmented, several times as long.
-        # Called through ctypes, which gives up Python's lock. Kernels before 5.14 refuse it.
+        # Called through ctypes, which gives up Python's lock. Kernels before 5.14 refuse it: pages
+        # then come at their first writes.
         address = ctypes.c_void_p(self._memory.ctypes.data)
         ctypes.CDLL(None).madvise(address, ctypes.c_size_t(size), MADV_POPULATE_WRITE)
         missing = set(self._shapes)

@@ -98,7 +98,7 @@ class DeviceBeams:
             return torch.zeros(num_slots, *size, dtype=dtype, device=device)
 
         beam_size = settings.beam_size
-        self.tokens, self.parents = zeros(beam_size), zeros(beam_size)
+        self.tokens, self.parents = zeros(beam_size), zeros(beam_size)  # S K
         self.scores = zeros(beam_size, dtype=torch.float32)
         # Whether the place is in the beam of its sentence.
         self.fits = zeros(beam_size) == 0
