@@ -1,6 +1,7 @@
 """Suites of check: what a translation must have, must not have, and patterns that never end."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import check
+from nmt_cli.commands.model_checks import suites
 from nmt_cli.commands.model_checks.junit import as_junit
 from nmt_cli.commands.model_checks.results import Results
 from nmt_cli.commands.model_checks.shares import row_of
@@ -107,8 +109,30 @@ def test_a_search_that_never_ends_leaves_others_alone():
     assert has_match("b$", "abc") is False
     with pytest.raises(ValueError, match="missing \\), unterminated subpattern"):
         has_match("(", "")
-    assert signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL
-    assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] == 0
+    assert signal.getsignal(signal.SIGPROF) is signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_PROF)[0] == 0
+
+
+def test_a_search_that_fills_memory_ends(monkeypatch):
+    """Such a search spends its time in the kernel, which gives it memory."""
+
+    def search(*_):
+        end = time.process_time() + 5
+        while time.process_time() < end:
+            os.urandom(1 << 16)
+        raise AssertionError("it was not stopped")
+
+    monkeypatch.setattr(suites, "SECONDS", 0.1)
+    monkeypatch.setattr(re, "search", search)
+    assert has_match("a", "a") is None
+
+
+def test_a_search_without_memory_takes_too_much(monkeypatch):
+    def search(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(re, "search", search)
+    assert has_match("a", "a") is None
 
 
 def test_patterns_of_which_python_warns_are_searched():
