@@ -138,6 +138,8 @@ def rows_in(path: Path, languages: tuple[str, str]) -> Rows | None:
     if len(rows) < LEAST_ROWS or len(widths) > 1 or 0 in widths:
         return None
     cells = [line.decode(errors="replace").split("\t") for line in rows]
+    if sum(any(map(str.strip, column)) for column in zip(*cells, strict=True)) < 2:
+        return None  # the tabs indent text or are at its ends
     texts = [
         str(number)
         for number, column in enumerate(zip(*cells, strict=True), 1)

@@ -123,6 +123,8 @@ def test_keys_that_jq_must_quote(keys):
         ["one\ttwo", "three"],
         ["one\ttwo", "three\tfour\tfive"],
         ["1\t2", "3\t4"],
+        ["\tone", "\ttwo"],
+        ["one \t", "two \t "],
         ["{A dog} runs.", "{B} runs."],
         ['{"intent": "go", "slots": {}}', '{"intent": "stop"}'],  # such objects may be the text
         ["[1]", "[2]"],
