@@ -395,6 +395,13 @@ def test_a_document_in_other_languages_than_the_model(tmp_path, caplog, form, te
         assert warning in message
 
 
+@pytest.mark.parametrize("own", ["und", "zsm", "zsm_Latn"])
+def test_a_model_of_an_unknown_language_may_be_of_that_of_a_document(tmp_path, caplog, own):
+    (tmp_path / "a.po").write_text(PO.format("ms"))
+    read_document_text(tmp_path / "a.po", "po", again=False, languages=("en", own))
+    assert caplog.messages == []
+
+
 def test_a_table_is_translated_with_a_warning(shouting, tmp_path):
     (tmp_path / "a.tsv").write_text("a cat\teine Katze\n" * 2)
     warned = run("--input", "a.tsv")

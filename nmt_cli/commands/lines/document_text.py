@@ -27,7 +27,6 @@ from nmt_cli.files.text_files import open_text, standard_input
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Alternative, Translation
 
@@ -102,8 +101,8 @@ def _warn_of_other_languages(
     """Warn if a document names a language that is not that of the model; source first."""
     verbs = ("says that its sources are in", "says that its translations are in")
     for code, own, verb, side in zip(named, languages, verbs, ("from", "into"), strict=True):
-        if code is None or own == UNKNOWN_LANGUAGE or base_of(code) not in NAMES:
-            continue
+        if code is None or not {base_of(code), base_of(own)} <= NAMES.keys():
+            continue  # such as zsm, which may be ms
         if base_of(code) != base_of(own):
             logs.warning(f"{name} {verb} {code}, but the model translates {side} {own}.")
 
