@@ -16,7 +16,16 @@ import click
 
 from nmt_cli.files.file_names import RECIPE_SUFFIXES
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
-from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
+from nmt_cli.messages.proposals import (
+    MOST_PROPOSED,
+    any_of,
+    as_argument,
+    command,
+    nearest,
+    plain,
+    slips,
+    unused_name,
+)
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
@@ -110,8 +119,8 @@ class UnknownOption:
         )
 
     def _by_table(self) -> Iterator[str]:
-        for row, command, thing in self._places:
-            if command != self._command or not thing:
+        for row, of, thing in self._places:
+            if of != self._command or not thing:
                 continue
             if thing.startswith("--"):
                 yield self._option([thing], row)
@@ -325,14 +334,15 @@ def unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
     if "--set" in _options_of(ctx.command):
         texts = [str(ctx.params.get("recipe")), *rest]
         if all(Path(text).is_file() and not text.endswith(RECIPE_SUFFIXES) for text in texts):
-            init = shlex.join(["nmt-cli", "init", "mine", *texts])
+            name = unused_name(Path("mine.yaml")).stem
+            init = command("nmt-cli", "init", name, *map(Path, texts))
             return f"{text}. A recipe names its texts; this command writes one for yours: {init}"
         proposed = _settings_meant(ctx, rest)
         return f"{text}. Did you mean {proposed}?" if proposed else f"{text}."
     if ctx.info_name == "translate" and len(rest) <= 2:
         if len(rest) == 1 and Path(rest[0]).is_dir():  # a model behind the name of a text
-            meant = shlex.join([*rest, "--input", str(ctx.params["model"])])
-            return f"{text}. Did you mean {ctx.command_path} {meant}?"
+            words = Path(rest[0]), "--input", Path(ctx.params["model"])
+            return f"{text}. Did you mean {command(*ctx.command_path.split(), *words)}?"
         options = zip(("--input", "--output"), map(shlex.quote, rest), strict=False)
         files = " ".join(map(" ".join, options))
         return f"{text}. Did you mean {files}? Otherwise text comes from stdin, and goes to stdout."

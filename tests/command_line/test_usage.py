@@ -374,3 +374,13 @@ def test_a_model_behind_its_text_is_proposed_in_front(tmp_path):
     assert refusal(f"translate in.txt {tmp_path}").endswith(
         f"Did you mean nmt-cli translate {tmp_path} --input in.txt?"
     )
+
+
+def test_proposed_commands_work_with_names_like_options(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-model").mkdir()
+    for name in ("-a.en", "a.fr", "mine.yaml"):
+        (tmp_path / name).touch()
+    message = refusal("translate -- -a.en -model")
+    assert message.endswith("Did you mean nmt-cli translate ./-model --input ./-a.en?")
+    assert refusal("train -- -a.en a.fr").endswith(": nmt-cli init mine-2 ./-a.en a.fr")
