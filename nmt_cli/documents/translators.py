@@ -67,7 +67,7 @@ def fill(element: Element, tag: str, text: str) -> None:
     """Write ``text`` between the tags of an element, whose start tag becomes ``tag``."""
     if element.start.kind is TokenKind.EMPTY:
         tag, element.end = f"{tag[:-2].rstrip()}>", f"</{element.start.name}>"
-    element.start = element.start._replace(raw=tag)
+    element.start = element.start._replace(raw=tag, kind=TokenKind.START)
     element.children = [Token(TokenKind.OTHER, text)]
 
 

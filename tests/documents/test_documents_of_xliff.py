@@ -94,6 +94,13 @@ def test_a_copy_differs_in_the_targets_alone(document, units):
     assert found == expected.decode()
 
 
+def test_a_document_may_be_filled_twice():
+    read = read_document(document_1([UNITS_1[1][0]]), "xliff")
+    for text in ("Hund", "Katze"):
+        filled = read.filled([Translation(text)])
+        assert f"<target {STATE}>{text}</target>".encode() in filled
+
+
 def test_what_has_a_target_is_translated_again_if_asked():
     data = document_1([UNITS_1[0][1]])
     assert texts_of(read_document(data, "xliff")) == []
