@@ -131,8 +131,8 @@ def distil(teachers: tuple[Path, ...], recipe: str, **given: Any) -> None:
         )
     if server is None and len(teachers) != 1:
         raise WrongUsageError(
-            f"distil takes TEACHER and RECIPE, or --teacher-url URL and RECIPE, but "
-            f"{counted(len(teachers) + 1, 'argument')} were given."
+            "distil takes TEACHER and RECIPE, or --teacher-url URL and RECIPE, but was given "
+            f"{counted(len(teachers) + 1, 'argument')}."
         )
     from nmt_cli.commands import distil as command
 

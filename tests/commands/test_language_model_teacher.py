@@ -574,8 +574,11 @@ def of_command(*words):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["student.yaml"], "takes TEACHER and RECIPE, or --teacher-url URL and RECIPE, but 1 arg"),
-        (["a", "b", "student.yaml"], "but 3 arguments were given"),
+        (
+            ["student.yaml"],
+            "takes TEACHER and RECIPE, or --teacher-url URL and RECIPE, but was given 1 argument.",
+        ),
+        (["a", "b", "student.yaml"], "but was given 3 arguments."),
         ([], "Missing argument 'RECIPE'"),
         (["--teacher-url=http://h", "a", "student.yaml"], "takes the place of TEACHER and --ens"),
         (["--teacher-url=http://h", "--ensemble=a", "student.yaml"], "takes the place of TEACHER"),
